@@ -1,0 +1,1 @@
+//! An LLM engine: decodes tokens, knows no statistics.

@@ -1,0 +1,1 @@
+//! `bench-run` measures programs across a process boundary and decides verdicts.

@@ -1,0 +1,3 @@
+//! The `bench-run` program.
+
+fn main() {}
