@@ -1,1 +1,23 @@
-//! `bench-run` measures programs across a process boundary and decides verdicts.
+//! `bench-run` tells whether a change made a program faster, slower or neither,
+//! and whether that answer can be trusted.
+//!
+//! The table of contents; docs/ARCHITECTURE.md says who may import whom.
+
+pub mod analysis;
+pub mod build;
+pub mod cli;
+pub mod execute;
+pub mod exit_code;
+pub mod experiment;
+pub mod guard;
+pub mod hash;
+pub mod host;
+pub mod metric;
+pub mod plan;
+pub mod record;
+pub mod report;
+pub mod session;
+pub mod source;
+pub mod stats;
+pub mod unit;
+pub mod verdict;

@@ -1,0 +1,5 @@
+//! From a record to its answer: complete rounds, judgements, the gate.
+//!
+//! Joins `record` (rows) and `verdict` (numbers); the only room that knows both.
+
+pub mod model;

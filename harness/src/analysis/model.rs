@@ -1,0 +1,69 @@
+//! The whole answer of a record: plain data that report, terminal and gate print.
+
+use serde::Serialize;
+
+use crate::verdict::rule::{CellData, Judgement};
+
+/// The whole answer of a record.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Analysis {
+    /// One per (cell, candidate, metric), in the plan's order.
+    pub judgements: Vec<Judgement>,
+    /// The numbers the judgements were drawn from, one per (cell, metric).
+    #[serde(skip)]
+    pub data: Vec<CellData>,
+    /// What became of each arm's attempts.
+    pub counts: Vec<ArmCounts>,
+    /// Tries of a round that were dropped as a whole.
+    pub dropped: Vec<DroppedRound>,
+    /// What the gate says.
+    pub gate: GateOutcome,
+    /// One sentence for the gate.
+    pub gate_sentence: String,
+    /// Things the reader must know.
+    pub notes: Vec<String>,
+}
+
+/// What became of one arm's attempts, over all cells; priming ones are not counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ArmCounts {
+    /// Arm name.
+    pub arm: String,
+    /// Ran as expected.
+    pub ok: u32,
+    /// Disturbed.
+    pub rejected: u32,
+    /// Did not run to its end, or printed what cannot be read.
+    pub failed: u32,
+    /// Ran into the time limit.
+    pub timed_out: u32,
+    /// Broke an expectation.
+    pub invalid: u32,
+}
+
+/// One try of a round that was dropped as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DroppedRound {
+    /// Cell id.
+    pub cell: String,
+    /// 1-based round.
+    pub round: u32,
+    /// 1-based try.
+    pub round_try: u32,
+    /// Arm and reason.
+    pub reason: String,
+}
+
+/// What the gate says about the whole run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateOutcome {
+    /// Every gated judgement passes.
+    Pass,
+    /// At least one gated judgement fails.
+    Regressed,
+    /// None fails, at least one is undecided.
+    Undecided,
+    /// At least one gated judgement is invalid, or nothing was measured.
+    Invalid,
+}

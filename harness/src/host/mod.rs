@@ -1,0 +1,1 @@
+//! What machine this is, as facts and warnings; names nobody.

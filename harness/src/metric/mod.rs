@@ -1,0 +1,1 @@
+//! From an attempt's output to numbers: expectations first, then metrics.

@@ -1,0 +1,1 @@
+//! What will run in which order, fixed before the first attempt. Pure.

@@ -1,0 +1,241 @@
+//! The stored types: the sealed plan, the host, and one row per attempt.
+//!
+//! A record is enough to redo the whole analysis. Names carry their unit;
+//! numbers are unrounded. Paths are relative or symbolic (`{repo}`, `{cache}`):
+//! a record may be committed, so it holds no absolute path, user or host name.
+//! docs/RECORD_FORMAT.md describes every field.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::matrix::Cell;
+use crate::experiment::model::{Experiment, Scalar};
+
+/// Version of the record's layout. A newer one is refused, an older one read.
+pub const SCHEMA: u32 = 1;
+
+/// `plan.json`: everything that was decided before the first attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// [`SCHEMA`] of the writer.
+    pub schema: u32,
+    /// Version line of the `bench-run` that sealed the plan.
+    pub tool: String,
+    /// The experiment as it was read, defaults filled in.
+    pub experiment: Experiment,
+    /// SHA-256 of the experiment file's bytes.
+    pub experiment_sha256: String,
+    /// The file's path relative to the repository, for the reproduce section.
+    pub experiment_path: String,
+    /// When the plan was sealed, RFC 3339 in UTC, whole seconds.
+    pub sealed_at: String,
+    /// Every distinct build, in order of first use.
+    pub builds: Vec<PlannedBuild>,
+    /// Every arm and null arm, in reading order.
+    pub arms: Vec<PlannedArm>,
+    /// Every cell, in reading order.
+    pub cells: Vec<Cell>,
+    /// `order[cell][round][slot]` is an index into `arms`.
+    pub order: Vec<Vec<Vec<usize>>>,
+    /// True where the order of a cell is a complete balanced square, so that
+    /// slot effects can be estimated.
+    pub balanced: bool,
+    /// The tools that built the arms: name and version line.
+    pub toolchain: IndexMap<String, String>,
+    /// Things the reader must know, found while planning.
+    pub warnings: Vec<String>,
+}
+
+/// One distinct build.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedBuild {
+    /// Full commit, or `None` for a prebuilt binary.
+    pub commit: Option<String>,
+    /// `rev: worktree` with uncommitted changes.
+    pub dirty: bool,
+    /// SHA-256 of the patch, or of the worktree's diff.
+    pub patch_sha256: Option<String>,
+    /// Key of the build cache (hex).
+    pub key: String,
+    /// The artifacts, the first being `{artifact}`.
+    pub artifacts: Vec<PlannedArtifact>,
+    /// SHA-256 over the code hashes of all artifacts: what decides equality.
+    pub code_sha256: String,
+    /// The artifact's own version line, where it has one.
+    pub receipt: Option<String>,
+}
+
+/// One file that a build left.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedArtifact {
+    /// Path relative to the checkout.
+    pub path: String,
+    /// SHA-256 of the whole file.
+    pub file_sha256: String,
+    /// SHA-256 without receipt, build-id and debug sections.
+    pub code_sha256: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// The shared libraries it loads, by soname.
+    pub libraries: Vec<PlannedLibrary>,
+}
+
+/// A shared library that an artifact loads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedLibrary {
+    /// As the loader asks for it.
+    pub soname: String,
+    /// SHA-256 of the file that answers; `None` where it was not found.
+    pub sha256: Option<String>,
+}
+
+/// One arm of the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedArm {
+    /// Unique name; a null arm is `<arm>-null`, `<arm>-null-2`, ….
+    pub name: String,
+    /// What readers see.
+    pub label: String,
+    /// The arm that this one repeats.
+    pub null_of: Option<String>,
+    /// Index into `builds`; `None` when the build failed.
+    pub build: Option<usize>,
+    /// Last lines of the build log when the build failed.
+    pub build_failure: Option<String>,
+    /// Copies of one treatment (same build, same environment) share a number.
+    pub treatment: usize,
+    /// The arm's own environment.
+    pub env: IndexMap<String, String>,
+    /// The command's words with `{…}` left in, for the reproduce section.
+    pub requires: IndexMap<String, Scalar>,
+}
+
+/// `host.json`: what machine this was. A label, never a host name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// [`SCHEMA`] of the writer.
+    pub schema: u32,
+    /// Short label made from the processor, such as `epyc-2c`; may be set by the user.
+    pub label: String,
+    /// Facts in reading order: processor, governor, memory, kernel, GPU, driver….
+    pub facts: IndexMap<String, String>,
+    /// Things about the machine that make it noisy.
+    pub warnings: Vec<String>,
+}
+
+/// One line of `attempts.jsonl`: one process run, kept whatever became of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// [`SCHEMA`] of the writer.
+    pub schema: u32,
+    /// First 16 hex digits of the sealed plan's hash.
+    pub plan: String,
+    /// Cell id.
+    pub cell: String,
+    /// Arm name.
+    pub arm: String,
+    /// Commit that was built, if any.
+    pub commit: Option<String>,
+    /// `code_sha256` of the build.
+    pub code_sha256: String,
+    /// 1-based round; 0 for a priming attempt.
+    pub round: u32,
+    /// 1-based try of the whole round.
+    pub round_try: u32,
+    /// 0-based position in the round.
+    pub slot: u32,
+    /// When the process was started, RFC 3339 in UTC with milliseconds.
+    pub started_at: String,
+    /// Seconds of the monotonic clock since the run's first attempt.
+    pub session_seconds: f64,
+    /// Bytes of padding added to the environment.
+    pub env_padding_bytes: u32,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The metrics, unrounded, by the experiment's names. Empty unless `outcome` is `ok`
+    /// or `rejected` (a rejected attempt's numbers are kept and never used).
+    pub metrics: IndexMap<String, f64>,
+    /// Fields of the output that expectations and requirements looked at.
+    pub fields: IndexMap<String, serde_json::Value>,
+    /// The operating system's account; `None` if the process never started.
+    pub usage: Option<Usage>,
+    /// What the guard saw.
+    pub guard: GuardSummary,
+    /// Standard output and error, relative to the record.
+    pub output_files: Vec<String>,
+}
+
+/// What became of an attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Ran, its output was as expected, nothing disturbed it.
+    Ok,
+    /// Disturbed: its numbers are never used, and its whole round is run again.
+    Rejected {
+        /// Who or what disturbed it.
+        reason: String,
+    },
+    /// Did not start, exited with another status, died by a signal, or printed
+    /// what cannot be read.
+    Failed {
+        /// One line: expected and got.
+        reason: String,
+    },
+    /// Ran into the time limit and was killed with its group.
+    TimedOut {
+        /// The limit in seconds.
+        limit_seconds: u64,
+    },
+    /// Its output broke `expect` or `requires`: the arm does not do the work it should.
+    Invalid {
+        /// One line: field, expected and got.
+        reason: String,
+    },
+}
+
+/// The operating system's account of one process and its waited-for children.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Wall-clock nanoseconds from before the start to after the exit.
+    pub wall_ns: u64,
+    /// User CPU nanoseconds.
+    pub user_ns: u64,
+    /// System CPU nanoseconds.
+    pub system_ns: u64,
+    /// Peak resident bytes of the largest process.
+    pub peak_rss_bytes: u64,
+    /// Exit status, or `None` when a signal ended it.
+    pub exit_status: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Involuntary context switches.
+    pub involuntary_switches: u64,
+    /// Page faults that needed a read.
+    pub major_faults: u64,
+    /// Processes of its group or subtree that outlived it and were killed.
+    pub left_processes: u32,
+}
+
+/// What the guard saw around and during an attempt.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GuardSummary {
+    /// `cpu`, `rocm`, `cuda` or `none`.
+    pub kind: String,
+    /// Seconds waited for the lock and for a quiet machine before this attempt.
+    pub waited_seconds: f64,
+    /// Samples taken while it ran.
+    pub samples: u32,
+    /// Foreign CPU time during the attempt, in percent of one core.
+    pub foreign_cpu_pct: f64,
+    /// Time the hypervisor took away, in percent of one core.
+    pub steal_pct: f64,
+    /// Load average at the start.
+    pub load_1min: f64,
+    /// Mean clock of the busiest core in MHz, where it can be read.
+    pub clock_mhz: Option<f64>,
+    /// Highest temperature in °C, where it can be read.
+    pub temperature_c: Option<f64>,
+    /// True when throttling was seen.
+    pub throttled: bool,
+}

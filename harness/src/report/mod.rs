@@ -1,0 +1,1 @@
+//! Prints an analysis: Markdown, plots, terminal. Decides nothing, holds no threshold.

@@ -1,0 +1,1 @@
+//! A run from experiment file to record: prepare, seal, prime, rounds, resume.

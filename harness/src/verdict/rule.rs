@@ -1,0 +1,199 @@
+//! The decision rule and its answer, as plain data. docs/METHODOLOGY.md explains them.
+//!
+//! Everything here is on y = ln(metric) with the sign turned so that larger is
+//! slower; δ is the difference candidate − base of y.
+
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::model::Better;
+
+/// The sealed rule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rule {
+    /// The gate in percent.
+    pub threshold_pct: f64,
+    /// Error level of both questions.
+    pub alpha: f64,
+    /// Fewer complete rounds than this are Invalid.
+    pub min_rounds: u32,
+}
+
+/// One (cell, metric) with all its complete rounds: the input of a decision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CellData {
+    /// Cell id.
+    pub cell: String,
+    /// Metric name.
+    pub metric: String,
+    /// Which way is better.
+    pub better: Better,
+    /// Whether the gate decides on it.
+    pub gated: bool,
+    /// The arms, in the plan's order.
+    pub arms: Vec<ArmCopy>,
+    /// Index into `arms` of the base itself.
+    pub base: usize,
+    /// `rounds[r][a]`: the metric as measured (not its logarithm) of arm `a`.
+    pub rounds: Vec<Vec<f64>>,
+    /// `slots[r][a]`: 0-based position of arm `a` in round `r`.
+    pub slots: Vec<Vec<usize>>,
+    /// True when the rounds form a complete balanced square: slot effects enter the model.
+    pub balanced: bool,
+    /// Reasons found outside the numbers (guard, identity, expectations, requirements)
+    /// why an arm, by index, cannot be judged.
+    pub invalid: Vec<(usize, String)>,
+}
+
+/// One column of a cell: an arm or a null arm.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArmCopy {
+    /// Name of the arm.
+    pub name: String,
+    /// Copies of one treatment share a number and one effect.
+    pub treatment: usize,
+    /// The arm that this one repeats.
+    pub null_of: Option<String>,
+}
+
+/// First question: is there an effect, and which way?
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// δ > 0 at the Holm-adjusted level.
+    Slower,
+    /// δ < 0 at the Holm-adjusted level.
+    Faster,
+    /// Neither is proven.
+    Undetermined,
+}
+
+/// Second question: is it within the threshold?
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gate {
+    /// The upper one-sided bound of δ is below τ.
+    Pass,
+    /// Slower, and the estimate is at or beyond τ.
+    Fail,
+    /// Neither.
+    Undecided,
+}
+
+/// The verdict: direction and gate in one word (table in docs/METHODOLOGY.md).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Slower, and beyond the threshold.
+    Regressed,
+    /// Slower, and proven to be within the threshold.
+    SlowerWithinThreshold,
+    /// Slower; whether beyond the threshold is open.
+    SlowerSizeUndecided,
+    /// No direction, and proven to be within ± threshold.
+    Equivalent,
+    /// Faster, within the gate.
+    Improved,
+    /// No direction, and proven not to be slower than the threshold.
+    NotSlower,
+    /// Nothing is proven.
+    Unresolved,
+    /// No verdict can be drawn from the data.
+    Invalid,
+}
+
+/// The estimate of one contrast in the linear model.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// δ̂, natural logarithm, larger is slower.
+    pub delta: f64,
+    /// Standard error of δ̂.
+    pub standard_error: f64,
+    /// Residual degrees of freedom.
+    pub degrees_of_freedom: f64,
+    /// Lower end of the two-sided 1 − α interval.
+    pub low: f64,
+    /// Upper end of the two-sided 1 − α interval.
+    pub high: f64,
+    /// Upper one-sided 1 − α bound (the gate compares it with τ).
+    pub upper_bound: f64,
+    /// Lower one-sided 1 − α bound (Equivalent compares it with −τ).
+    pub lower_bound: f64,
+}
+
+/// What the sealed rule can see with the noise that was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Power {
+    /// Residual standard deviation of one attempt, natural logarithm.
+    pub sigma: f64,
+    /// Smallest |δ| distinguishable from 0 with probability 90 %.
+    pub detectable: f64,
+    /// Smallest δ that fails the gate with probability 90 %.
+    pub fails_gate: f64,
+    /// Probability that an unchanged candidate passes the gate.
+    pub pass_if_unchanged: f64,
+    /// Rounds after which an unchanged candidate passes with probability 90 %.
+    pub rounds_to_pass: Option<u32>,
+}
+
+/// Estimators shown beside the deciding one; they decide nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct OtherEstimators {
+    /// Median over rounds of the paired δ.
+    pub median_paired: f64,
+    /// ln of the ratio of the arms' medians.
+    pub ratio_of_medians: f64,
+    /// Hodges–Lehmann: median of all pairwise averages of paired δ.
+    pub hodges_lehmann: f64,
+}
+
+/// The null arms of one cell and metric.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NullBand {
+    /// Name of the null arm.
+    pub name: String,
+    /// Median over rounds of the paired δ against the arm it repeats.
+    pub median: f64,
+    /// Smallest paired δ.
+    pub low: f64,
+    /// Largest paired δ.
+    pub high: f64,
+}
+
+/// The answer for one (cell, candidate, metric).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// Cell id.
+    pub cell: String,
+    /// Candidate arm.
+    pub candidate: String,
+    /// Metric name.
+    pub metric: String,
+    /// Which way is better.
+    pub better: Better,
+    /// Whether the gate decides on it.
+    pub gated: bool,
+    /// Complete rounds that entered.
+    pub rounds: u32,
+    /// τ: the gate on the logarithmic scale.
+    pub tau: f64,
+    /// `None` when nothing could be estimated.
+    pub estimate: Option<Estimate>,
+    /// Two-sided p of δ = 0, unadjusted.
+    pub p: Option<f64>,
+    /// The same after Holm over all gated judgements (ungated ones: unadjusted).
+    pub p_adjusted: Option<f64>,
+    /// First question.
+    pub direction: Direction,
+    /// Second question.
+    pub gate: Gate,
+    /// Both in one word.
+    pub verdict: Verdict,
+    /// What is proven, what is not, and what would settle it, in one sentence or two.
+    pub sentence: String,
+    /// What this rule could see here.
+    pub power: Option<Power>,
+    /// Shown beside it.
+    pub others: Option<OtherEstimators>,
+    /// The null arms of this cell and metric.
+    pub nulls: Vec<NullBand>,
+}
