@@ -1,1 +1,3 @@
 //! An LLM engine: decodes tokens, knows no statistics.
+
+pub mod weights;
