@@ -1,3 +1,5 @@
 //! An LLM engine: decodes tokens, knows no statistics.
 
+pub mod cli;
+pub mod version;
 pub mod weights;

@@ -1,0 +1,47 @@
+//! `mlxcel`: small jobs around models. See `engine/README.md`.
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use mlxcel_engine::cli;
+
+const PROGRAM: &str = "mlxcel";
+
+/// Make and check models for the engine
+#[derive(Debug, Parser)]
+#[command(name = PROGRAM, disable_version_flag = true, arg_required_else_help = true)]
+struct Arguments {
+    /// Print version, commit, dirty flag, features, target and profile
+    #[arg(short = 'V', long)]
+    version: bool,
+    /// With --version: print it as JSON
+    #[arg(long, requires = "version")]
+    json: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Synth(cli::synth::Arguments),
+}
+
+fn main() -> ExitCode {
+    cli::exit_code::finish(PROGRAM, run(&Arguments::parse()))
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<u8> {
+    if arguments.version {
+        cli::version::print(PROGRAM, arguments.json)?;
+        return Ok(cli::exit_code::SUCCESS);
+    }
+    match &arguments.command {
+        Some(Command::Synth(arguments)) => cli::synth::run(arguments),
+        None => Arguments::command()
+            .error(
+                clap::error::ErrorKind::MissingSubcommand,
+                "a sub-command is required",
+            )
+            .exit(),
+    }
+}

@@ -1,0 +1,9 @@
+//! What the programs share: printing, progress, exit codes.
+//!
+//! The only part of the crate that writes to standard output or error.
+
+pub mod exit_code;
+pub mod model_argument;
+pub mod progress;
+pub mod synth;
+pub mod version;
