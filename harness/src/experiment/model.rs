@@ -43,7 +43,8 @@ pub struct Experiment {
     /// but no shell runs; `{artifact}`, `{artifact:<file name>}`, `{arm}` and
     /// each cell variable are replaced inside the words.
     pub command: String,
-    /// Environment of every attempt, beside the fixed one.
+    /// Environment of every attempt, beside the fixed one. `{artifact_dir}` in a
+    /// value is the folder that holds the arm's copied artifacts.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub env: IndexMap<String, String>,
     /// Variables of the caller's environment that attempts may see.
@@ -117,6 +118,12 @@ pub struct Build {
     /// The version line that proves which commit was built.
     #[serde(default)]
     pub receipt: Receipt,
+    /// Untracked folders that survive from one pin's build to the next, relative to
+    /// the checkout's root; everything else that a build leaves is removed first,
+    /// because leftovers of another pin make a stale build. Where left out:
+    /// `target` if the root holds a `Cargo.toml`, else nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Vec<PathBuf>>,
     /// Accept an artifact that is a script or a libtool wrapper.
     #[serde(default)]
     pub allow_script: bool,
@@ -157,7 +164,7 @@ pub struct Arm {
     /// Another build command for this arm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build_command: Option<String>,
-    /// Environment of this arm's attempts.
+    /// Environment of this arm's attempts; `{artifact_dir}` works as in `env` above.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub env: IndexMap<String, String>,
     /// Fields of the output that must hold, such as `lookahead_steps: '> 0'`.

@@ -76,8 +76,26 @@ pub struct PlannedArtifact {
     pub code_sha256: String,
     /// Size in bytes.
     pub bytes: u64,
+    /// What the file is, and how it is linked.
+    pub kind: ArtifactKind,
     /// The shared libraries it loads, by soname.
     pub libraries: Vec<PlannedLibrary>,
+}
+
+/// What an artifact is. Arms that differ here are not the same program twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ArtifactKind {
+    /// An ELF file that asks the loader for shared libraries.
+    ElfDynamic,
+    /// An ELF file that needs none.
+    ElfStatic,
+    /// A file that starts with `#!`.
+    Script,
+    /// A folder, copied and hashed as a whole.
+    Directory,
+    /// Anything else.
+    Other,
 }
 
 /// A shared library that an artifact loads.
