@@ -40,8 +40,8 @@ pub struct Experiment {
     #[serde(default)]
     pub cells: Cells,
     /// The command line of one attempt. It is split like a POSIX shell would,
-    /// but no shell runs; `{artifact}`, `{artifact:<file name>}`, `{arm}` and
-    /// each cell variable are replaced inside the words.
+    /// but no shell runs; `{artifact}`, `{artifact:<file name>}`, `{artifact_dir}`,
+    /// `{arm}` and each cell variable are replaced inside the words.
     pub command: String,
     /// Environment of every attempt, beside the fixed one. `{artifact_dir}` in a
     /// value is the folder that holds the arm's copied artifacts.
