@@ -1,5 +1,13 @@
 //! The record of a run: its format, appending to it, reading it back.
 //!
-//! Never edited, never overwritten; a row is on disk before the next attempt starts.
+//! `format` is what is stored, `store` finds and seals the directory, `writer`
+//! appends, `reader` checks and reads. Never edited, never overwritten; a row is
+//! on disk before the next attempt starts. docs/RECORD_FORMAT.md is the manual.
 
+pub mod error;
+#[cfg(test)]
+pub(crate) mod example;
 pub mod format;
+pub mod reader;
+pub mod store;
+pub mod writer;
