@@ -7,8 +7,8 @@ use std::path::Path;
 use indexmap::IndexMap;
 
 use super::format::{
-    Attempt, GuardSummary, Host, Outcome, Plan, PlannedArm, PlannedArtifact, PlannedBuild,
-    PlannedLibrary, SCHEMA, Usage,
+    ArtifactKind, Attempt, GuardSummary, Host, Outcome, Plan, PlannedArm, PlannedArtifact,
+    PlannedBuild, PlannedLibrary, SCHEMA, Usage,
 };
 use super::store::{RecordDir, create, seal};
 use super::writer::Writer;
@@ -92,6 +92,7 @@ fn build(digit: char) -> PlannedBuild {
             file_sha256: format!("fe{}", hex(62)),
             code_sha256: format!("c0{}", hex(62)),
             bytes: 1_234_567,
+            kind: ArtifactKind::ElfDynamic,
             libraries: vec![PlannedLibrary {
                 soname: "libc.so.6".into(),
                 sha256: Some("e".repeat(64)),
