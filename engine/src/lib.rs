@@ -1,5 +1,27 @@
 //! An LLM engine: decodes tokens, knows no statistics.
+//!
+//! Table of contents, lowest layer first; each module may use those above it.
+
+pub mod device_profile;
+pub mod kv_cache;
+pub mod quant;
+pub mod version;
+
+pub mod error;
+pub mod weights;
+
+pub mod backend;
+
+pub mod model;
+
+pub mod decode;
+
+pub mod engine;
+
+pub mod check;
 
 pub mod cli;
-pub mod version;
-pub mod weights;
+
+pub use backend::interface::{Arithmetic, BackendChoice, KernelReport};
+pub use engine::{Engine, LoadOptions, LoadProgress, ModelInfo, Sequence};
+pub use error::{BackendError, LoadError};

@@ -1,0 +1,1 @@
+//! Comparison of a folder's reference outputs with the engine.

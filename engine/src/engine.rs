@@ -1,0 +1,328 @@
+//! The engine as its users see it: load a folder, open sequences, submit steps.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::backend;
+use crate::backend::interface::{
+    Arithmetic, Backend, BackendChoice, HeadRequest, KernelReport, LayerCacheShape, Sampling,
+    SequenceId, Step, StepOutput, StepShape, Ticket, TokenSource,
+};
+use crate::device_profile::DeviceProfile;
+use crate::error::{BackendError, LoadError};
+use crate::kv_cache::{CacheCursor, FullCursor, RotatingCursor};
+use crate::model::census::Census;
+use crate::model::family::{CacheKind, cache_kinds};
+use crate::model::parts::Loading;
+use crate::model::{ModelConfig, family};
+use crate::weights::WeightStore;
+
+/// Tokens of a prompt that one step takes, unless options say otherwise.
+pub const DEFAULT_PREFILL_CHUNK_TOKENS: usize = 2048;
+
+/// How to load a folder.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    /// Back end.
+    pub backend: BackendChoice,
+    /// Arithmetic of activations and products.
+    pub arithmetic: Arithmetic,
+    /// Threads that compute; 0 means one for each core that this process may use.
+    pub threads: usize,
+    /// Most tokens of a prompt in one step; 0 is taken as 1.
+    pub prefill_chunk_tokens: usize,
+    /// Longest sequence; `None` leaves it to memory.
+    pub max_context_tokens: Option<usize>,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            backend: BackendChoice::Auto,
+            arithmetic: Arithmetic::Fast,
+            threads: 0,
+            prefill_chunk_tokens: DEFAULT_PREFILL_CHUNK_TOKENS,
+            max_context_tokens: None,
+        }
+    }
+}
+
+/// How far loading has come; called often enough for a progress bar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadProgress {
+    /// Bytes of weights taken over so far.
+    pub done_bytes: u64,
+    /// Bytes of weights in the folder.
+    pub total_bytes: u64,
+}
+
+/// What was loaded.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct ModelInfo {
+    /// Family: `gemma3`, `llama`, `qwen3`.
+    pub family: String,
+    /// Decoder layers.
+    pub layers: usize,
+    /// Size of the vocabulary.
+    pub vocab_size: usize,
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Sliding window, where some layers have one.
+    pub window_tokens: Option<usize>,
+    /// Longest context that the model says it was made for.
+    pub max_position_tokens: Option<usize>,
+    /// Formats of the weights with their shares, e.g. `affine 4-bit g64`.
+    pub quantisation: String,
+    /// Bytes of weights that a decode step reads, caches not included.
+    pub bytes_per_token: u64,
+    /// SHA-256 of config.json and all weights, in hex.
+    pub model_hash: String,
+    /// Whether the weights are random numbers in a real model's shape.
+    pub synthetic: bool,
+    /// Tokens that end a text.
+    pub end_tokens: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    info: ModelInfo,
+    kinds: Vec<CacheKind>,
+    cache_shapes: Vec<LayerCacheShape>,
+    prefill_chunk_tokens: usize,
+    max_context_tokens: usize,
+    arithmetic: Arithmetic,
+    backend: Box<dyn Backend>,
+}
+
+/// A model on a device. Cloning shares both.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+impl Engine {
+    /// Loads a folder of config.json and `model*.safetensors`.
+    ///
+    /// # Errors
+    /// When the folder is not a complete, consistent model of a known family, or the back end is
+    /// not there.
+    pub fn load(
+        dir: &Path,
+        options: &LoadOptions,
+        progress: &mut dyn FnMut(LoadProgress),
+    ) -> Result<Self, LoadError> {
+        let config = ModelConfig::load(dir)?;
+        let store = WeightStore::open(dir, &config.name_prefix)?;
+        let shape = StepShape {
+            hidden_size: config.hidden_size,
+            vocab_size: config.vocab_size,
+            chunk_tokens: options.prefill_chunk_tokens.max(1),
+        };
+        let mut device = backend::open(options.backend, options.arithmetic, options.threads)?;
+        let total_bytes = store.total_bytes();
+        let mut on_bytes = |done_bytes| {
+            progress(LoadProgress {
+                done_bytes,
+                total_bytes,
+            })
+        };
+        let mut census = Census::new(device.as_mut(), &mut on_bytes);
+        let program = family::load(&mut Loading {
+            config: &config,
+            store: &store,
+            uploader: &mut census,
+        })?;
+        let (quantisation, bytes_per_token) = (census.formats(), census.bytes_per_token());
+        let config_bytes =
+            std::fs::read(dir.join("config.json")).map_err(|source| LoadError::Io {
+                path: dir.join("config.json"),
+                source,
+            })?;
+        let info = ModelInfo {
+            family: config.family.name().to_owned(),
+            layers: config.layers,
+            vocab_size: config.vocab_size,
+            hidden_size: config.hidden_size,
+            window_tokens: config.sliding.as_ref().map(|s| s.window_tokens),
+            max_position_tokens: config.max_position_tokens,
+            quantisation,
+            bytes_per_token,
+            model_hash: store.hash(&config_bytes),
+            synthetic: config.synthetic,
+            end_tokens: config.end_tokens.clone(),
+        };
+        let layer_shape = LayerCacheShape {
+            kv_heads: config.kv_heads,
+            head_dim: config.head_dim,
+        };
+        Ok(Self {
+            shared: Arc::new(Shared {
+                info,
+                kinds: cache_kinds(&config),
+                cache_shapes: vec![layer_shape; config.layers],
+                prefill_chunk_tokens: shape.chunk_tokens,
+                max_context_tokens: options.max_context_tokens.unwrap_or(usize::MAX),
+                arithmetic: options.arithmetic,
+                backend: device.finish(program, shape)?,
+            }),
+        })
+    }
+
+    /// What was loaded.
+    pub fn model(&self) -> &ModelInfo {
+        &self.shared.info
+    }
+
+    /// Arithmetic that it was loaded with.
+    pub fn arithmetic(&self) -> Arithmetic {
+        self.shared.arithmetic
+    }
+
+    /// Which kernels run.
+    pub fn kernels(&self) -> &KernelReport {
+        self.shared.backend.kernels()
+    }
+
+    /// What it runs on.
+    pub fn device(&self) -> &DeviceProfile {
+        self.shared.backend.device()
+    }
+
+    /// Bytes in use on the device: weights, buffers, caches of all sequences.
+    pub fn memory_bytes(&self) -> u64 {
+        self.shared.backend.memory_bytes()
+    }
+
+    /// Most tokens of a prompt that one step takes.
+    pub fn prefill_chunk_tokens(&self) -> usize {
+        self.shared.prefill_chunk_tokens
+    }
+
+    /// An empty sequence.
+    ///
+    /// # Errors
+    /// When the device has stopped.
+    pub fn new_sequence(&self) -> Result<Sequence, BackendError> {
+        let id = self
+            .shared
+            .backend
+            .create_sequence(&self.shared.cache_shapes)?;
+        let cursor = |kind: &CacheKind| match *kind {
+            CacheKind::Full => CacheCursor::Full(FullCursor::default()),
+            CacheKind::Rotating { window_tokens } => {
+                CacheCursor::Rotating(RotatingCursor::new(window_tokens))
+            }
+        };
+        Ok(Sequence {
+            engine: self.clone(),
+            id,
+            cursors: self.shared.kinds.iter().map(cursor).collect(),
+        })
+    }
+
+    /// Waits for a step.
+    ///
+    /// # Errors
+    /// When the step failed or the ticket is not outstanding.
+    pub fn read(&self, ticket: Ticket) -> Result<StepOutput, BackendError> {
+        self.shared.backend.read(ticket)
+    }
+
+    /// Gives up a step's output.
+    pub fn discard(&self, ticket: Ticket) {
+        self.shared.backend.discard(ticket);
+    }
+}
+
+/// What a step of a sequence should leave for the host.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepRequest {
+    /// How much of the head.
+    pub head: HeadRequest,
+    /// How to choose the token.
+    pub sampling: Sampling,
+    /// Residual streams too.
+    pub capture_hidden: bool,
+}
+
+impl StepRequest {
+    /// The most likely token, nothing else.
+    pub fn greedy() -> Self {
+        Self {
+            head: HeadRequest::Token,
+            sampling: Sampling::Greedy,
+            capture_hidden: false,
+        }
+    }
+}
+
+/// One text in progress: cursors here, keys and values on the device until it is dropped.
+#[derive(Debug)]
+pub struct Sequence {
+    engine: Engine,
+    id: SequenceId,
+    cursors: Vec<CacheCursor>,
+}
+
+impl Sequence {
+    /// The engine that it belongs to.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Tokens fed so far, submitted steps included.
+    pub fn offset_tokens(&self) -> usize {
+        self.cursors.first().map_or(0, CacheCursor::offset_tokens)
+    }
+
+    /// Whether any window has been written past its end by single tokens.
+    pub fn has_wrapped(&self) -> bool {
+        self.cursors.iter().any(CacheCursor::has_wrapped)
+    }
+
+    /// Queues one forward pass over `input` and moves the cursors past it.
+    ///
+    /// # Errors
+    /// When the device refuses; the cursors then stay where they were.
+    pub fn submit(
+        &mut self,
+        input: TokenSource,
+        request: StepRequest,
+    ) -> Result<Ticket, BackendError> {
+        let tokens = match &input {
+            TokenSource::Host(ids) => ids.len(),
+            TokenSource::Device(_) => 1,
+        };
+        if tokens == 0 {
+            return Err(BackendError::EmptyStep);
+        }
+        let first_position = self.offset_tokens();
+        let wanted_tokens = first_position + tokens;
+        let limit_tokens = self.engine.shared.max_context_tokens;
+        if wanted_tokens > limit_tokens {
+            return Err(BackendError::ContextFull {
+                limit_tokens,
+                wanted_tokens,
+            });
+        }
+        let mut cursors = self.cursors.clone();
+        let caches = cursors.iter_mut().map(|c| c.append(tokens)).collect();
+        let ticket = self.engine.shared.backend.submit(Step {
+            sequence: self.id,
+            input,
+            first_position,
+            caches,
+            head: request.head,
+            sampling: request.sampling,
+            capture_hidden: request.capture_hidden,
+        })?;
+        self.cursors = cursors;
+        Ok(ticket)
+    }
+}
+
+impl Drop for Sequence {
+    fn drop(&mut self) {
+        self.engine.shared.backend.drop_sequence(self.id);
+    }
+}

@@ -1,0 +1,10 @@
+//! Affine quantisation as MLX folders store it: formats, bit packing, the reference dequantiser.
+//!
+//! Everything here is pure and slow on purpose: it is what the fast kernels are tested against.
+
+pub mod dequantize;
+pub mod format;
+pub mod pack;
+
+pub use dequantize::dequantize_row;
+pub use format::{AffineFormat, FormatError};
