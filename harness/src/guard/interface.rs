@@ -33,6 +33,12 @@ pub enum GuardError {
         /// Why.
         reason: String,
     },
+    /// Ctrl-C or SIGTERM came while waiting.
+    #[error("interrupted while waiting for a quiet machine (signal {signal})")]
+    Interrupted {
+        /// Its number; exit with 128 + this.
+        signal: i32,
+    },
 }
 
 /// What came of one attempt.
@@ -53,11 +59,14 @@ pub trait Guard {
     /// `tell` gets a line whenever the streak is broken and once a second at most.
     ///
     /// # Errors
-    /// [`GuardError::NeverIdle`] when the budget is gone.
+    /// [`GuardError::NeverIdle`] when the budget is gone, [`GuardError::Interrupted`]
+    /// when a signal asked to stop.
     fn wait_idle(&mut self, tell: &mut dyn FnMut(&str)) -> Result<Duration, GuardError>;
 
-    /// Takes the counters before an attempt.
-    fn begin(&mut self);
+    /// Takes the counters before an attempt; `Some(who)` when the machine is not quiet
+    /// at this moment, so that the attempt need not be started. It may be all the
+    /// same: then [`Guard::end`] rejects it.
+    fn begin(&mut self) -> Option<String>;
 
     /// Tells which process group is the measured one, once it runs.
     fn measured_group(&mut self, process_group: u32);
