@@ -1,8 +1,22 @@
 //! The experiment file: read, checked and expanded before anything expensive.
 //!
-//! `model` is the definition, `load` finds every error at once with its line,
-//! `matrix` expands cells, `template` fills command lines, `schema` writes the
-//! JSON Schema. Nothing here starts a process.
+//! `model` is the definition. `load` finds every error at once with its line:
+//! `tree` keeps the places, `grammar` holds the tree against the schema, `meaning`
+//! checks what no schema can say, `report` and `diagnostic` collect and show.
+//! `matrix` expands cells, `template` fills command lines, `expand` fills in
+//! `${VAR}`, `condition` reads `'> 0'`, `schema` writes the JSON Schema. Nothing
+//! here starts a process.
 
+pub mod condition;
+pub mod diagnostic;
+pub mod expand;
+mod grammar;
+mod key_path;
+pub mod load;
 pub mod matrix;
+mod meaning;
 pub mod model;
+mod report;
+pub mod schema;
+pub mod template;
+mod tree;

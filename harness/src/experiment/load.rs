@@ -1,0 +1,168 @@
+//! Reads an experiment file and reports everything that is wrong with it at once.
+//!
+//! Bytes → text → tree with places → held against the schema → checks across
+//! keys → typed read by serde_yaml. Nothing is looked up outside the file: paths,
+//! revisions and variables are checked when they are used.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::diagnostic::{Diagnostic, Diagnostics, Position, printable};
+pub use super::expand::expand_env;
+use super::model::Experiment;
+use super::report::Report;
+use super::{grammar, meaning, schema, tree};
+use crate::hash::sha256_hex;
+
+/// Longest experiment file in bytes.
+pub const MAX_BYTES: u64 = 1 << 20;
+
+/// An experiment that was read and found to be in order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// The experiment, defaults filled in.
+    pub experiment: Experiment,
+    /// SHA-256 of the file's bytes.
+    pub bytes_sha256: String,
+    /// The file, as it was named.
+    pub path: PathBuf,
+    /// Things that are allowed and most likely not meant.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Reads and checks the file at `path`.
+///
+/// # Errors
+/// Every fault of the file, each with its place, key, expected and got.
+pub fn load(path: &Path) -> Result<Loaded, Diagnostics> {
+    let bytes = read(path)?;
+    load_bytes(path, &bytes)
+}
+
+/// Checks `bytes`, the content of a file that is called `path` in messages.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_bytes(path: &Path, bytes: &[u8]) -> Result<Loaded, Diagnostics> {
+    let one = |diagnostic| Diagnostics::new(path, vec![diagnostic]);
+    let text = text(bytes).map_err(one)?;
+    let (root, faults) = tree::parse(text);
+    let Some(root) = root else {
+        return Err(Diagnostics::new(path, or_empty(faults)));
+    };
+    let mut report = Report::new(&root);
+    report.errors = faults;
+    let repaired = grammar::check(&schema::schema(), &root, &mut report);
+    // Always succeeds while schema and types agree; if they ever do not, the
+    // typed read below says so.
+    if let Ok(experiment) = serde_json::from_value::<Experiment>(repaired) {
+        meaning::check(&experiment, &mut report);
+    }
+    if !report.errors.is_empty() {
+        return Err(Diagnostics::new(path, report.errors));
+    }
+    let experiment = serde_yaml::from_str(text).map_err(|error| one(typed(&error)))?;
+    report.warnings.sort_by_key(|warning| warning.position);
+    Ok(Loaded {
+        experiment,
+        bytes_sha256: sha256_hex(bytes),
+        path: path.to_owned(),
+        warnings: report.warnings,
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Diagnostics> {
+    let whole_file = |expected: &str, got: String| {
+        let diagnostic = fault(Position::START, expected, got, None);
+        Diagnostics::new(path, vec![diagnostic])
+    };
+    let readable = |error: std::io::Error| whole_file("a readable file", error.to_string());
+    // Asked before opening: opening a named pipe would wait for a writer.
+    let metadata = std::fs::metadata(path).map_err(readable)?;
+    if !metadata.is_file() {
+        let got = if metadata.is_dir() {
+            "a directory"
+        } else {
+            "something else"
+        };
+        return Err(whole_file("a regular file", got.into()));
+    }
+    let file = std::fs::File::open(path).map_err(readable)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(readable)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        let got = format!("{} bytes", metadata.len().max(MAX_BYTES + 1));
+        return Err(whole_file(
+            &format!("an experiment file of at most {MAX_BYTES} bytes"),
+            got,
+        ));
+    }
+    Ok(bytes)
+}
+
+/// The bytes as text, without a byte order mark.
+fn text(bytes: &[u8]) -> Result<&str, Diagnostic> {
+    let utf8 = bytes.utf8_chunks().next();
+    let valid = utf8.as_ref().map_or("", |chunk| chunk.valid());
+    let invalid = utf8.as_ref().map_or(&[][..], |chunk| chunk.invalid());
+    if let Some(byte) = invalid.first() {
+        let hint = "save the file as UTF-8".to_owned();
+        let got = format!("the byte 0x{byte:02x}");
+        return Err(fault(end_of(valid), "UTF-8 text", got, Some(hint)));
+    }
+    let text = valid.strip_prefix('\u{feff}').unwrap_or(valid);
+    let unprintable = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t' | '\u{85}');
+    if let Some(at) = text.find(unprintable) {
+        let got = text[at..]
+            .chars()
+            .next()
+            .map(|c| c.escape_default().to_string());
+        let got = format!("the control character {}", got.unwrap_or_default());
+        return Err(fault(end_of(&text[..at]), "printable text", got, None));
+    }
+    Ok(text)
+}
+
+/// The place right after `text`.
+fn end_of(text: &str) -> Position {
+    let last_line = text.rsplit('\n').next().unwrap_or(text);
+    Position {
+        line: text.matches('\n').count() + 1,
+        column: last_line.chars().count() + 1,
+    }
+}
+
+fn or_empty(faults: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    if !faults.is_empty() {
+        return faults;
+    }
+    let hint = "docs/EXPERIMENT_FORMAT.md has a complete example".to_owned();
+    let got = "an empty file".to_owned();
+    vec![fault(Position::START, "an experiment", got, Some(hint))]
+}
+
+/// A fault that only the typed read saw.
+fn typed(error: &serde_yaml::Error) -> Diagnostic {
+    let position = error.location().map_or(Position::START, |place| Position {
+        line: place.line(),
+        column: place.column(),
+    });
+    fault(
+        position,
+        "an experiment",
+        printable(&error.to_string()),
+        None,
+    )
+}
+
+fn fault(position: Position, expected: &str, got: String, hint: Option<String>) -> Diagnostic {
+    Diagnostic {
+        position,
+        key: String::new(),
+        expected: expected.to_owned(),
+        got,
+        hint,
+    }
+}

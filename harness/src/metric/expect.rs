@@ -1,0 +1,162 @@
+//! Whether an attempt's output is what it should be. Pure: values in, answer out.
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::json;
+use crate::experiment::condition::{self, Comparison};
+use crate::experiment::matrix::Cell;
+use crate::experiment::model::{CellExpect, Condition, Scalar};
+
+/// One broken expectation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}`: expected {expected}, got {got}")]
+pub struct Broken {
+    /// The dotted path of the field.
+    pub field: String,
+    /// The condition.
+    pub expected: String,
+    /// The value.
+    pub got: String,
+}
+
+/// Checks one field of `document`.
+///
+/// # Errors
+/// The field is missing, or its value does not fulfil the condition.
+pub fn check(document: &Value, field: &str, condition: &Condition) -> Result<(), Broken> {
+    let broken = |expected: String, got: String| Broken {
+        field: field.to_owned(),
+        expected,
+        got,
+    };
+    let (comparison, operand) =
+        condition::parse(condition).map_err(|error| broken(error.to_string(), shown(condition)))?;
+    let expected = match comparison {
+        Comparison::Equal => shown(&operand),
+        other => format!("{} {}", other.sign(), shown(&operand)),
+    };
+    let Some(value) = json::field(document, field) else {
+        return Err(broken(expected, "no such field".into()));
+    };
+    if holds(value, comparison, &operand) {
+        Ok(())
+    } else {
+        Err(broken(expected, json::shown(value)))
+    }
+}
+
+/// Whether `value` stands in the relation `comparison` to `operand`.
+///
+/// Numbers are compared by value, whether written as whole numbers or not; other
+/// scalars are equal or not; nothing is converted (`"128"` is not 128).
+fn holds(value: &Value, comparison: Comparison, operand: &Scalar) -> bool {
+    use std::cmp::Ordering;
+    let order = match (value, operand) {
+        (Value::Number(left), Scalar::Int(right)) => compare_int(left, *right),
+        (Value::Number(left), Scalar::Float(right)) => {
+            left.as_f64().and_then(|left| left.partial_cmp(right))
+        }
+        (Value::Bool(left), Scalar::Bool(right)) if left == right => Some(Ordering::Equal),
+        (Value::String(left), Scalar::Text(right)) if left == right => Some(Ordering::Equal),
+        _ => None,
+    };
+    match comparison {
+        Comparison::Equal => order == Some(Ordering::Equal),
+        Comparison::NotEqual => order != Some(Ordering::Equal),
+        Comparison::Less => order == Some(Ordering::Less),
+        Comparison::AtMost => order.is_some_and(Ordering::is_le),
+        Comparison::Greater => order == Some(Ordering::Greater),
+        Comparison::AtLeast => order.is_some_and(Ordering::is_ge),
+    }
+}
+
+fn compare_int(left: &serde_json::Number, right: i64) -> Option<std::cmp::Ordering> {
+    // Exact where both are whole: a double cannot tell 2^53 from 2^53 + 1.
+    if let Some(left) = left.as_i64() {
+        return Some(left.cmp(&right));
+    }
+    if left.as_u64().is_some() {
+        return Some(std::cmp::Ordering::Greater);
+    }
+    #[expect(clippy::cast_precision_loss, reason = "the other side is a double")]
+    let right = right as f64;
+    left.as_f64().and_then(|left| left.partial_cmp(&right))
+}
+
+fn shown(scalar: &Scalar) -> String {
+    match scalar {
+        Scalar::Text(text) => json::shown(&Value::String(text.clone())),
+        other => other.to_string(),
+    }
+}
+
+/// Whether an expectation of some cells is about `cell`.
+#[must_use]
+pub fn applies(expectation: &CellExpect, cell: &Cell) -> bool {
+    expectation.when.iter().all(|(name, wanted)| {
+        let own = cell.values.get(name);
+        own.is_some_and(|own| crate::experiment::matrix::same_value(own, wanted))
+    })
+}
+
+/// A field in which an arm differs from the reference arm.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{field}` must be the same in all arms: expected {expected} as in `{reference}`, got {got}"
+)]
+pub struct Difference {
+    /// The dotted path of the field.
+    pub field: String,
+    /// The arm that differs.
+    pub arm: String,
+    /// The arm it was compared with.
+    pub reference: String,
+    /// The reference arm's value.
+    pub expected: String,
+    /// The arm's value.
+    pub got: String,
+}
+
+/// Compares `names` over one round: each arm against the first of `attempts`.
+///
+/// `attempts` pairs an arm's name with the fields of its attempt; the base comes
+/// first. A field that an attempt does not have is a difference, too, unless the
+/// reference does not have it either.
+#[must_use]
+pub fn same_across_arms(
+    names: &[String],
+    attempts: &[(&str, &IndexMap<String, Value>)],
+) -> Vec<Difference> {
+    let Some(((reference, expected), others)) = attempts.split_first() else {
+        return Vec::new();
+    };
+    let show = |value: Option<&Value>| value.map_or("no such field".into(), json::shown);
+    let mut differences = Vec::new();
+    for field in names {
+        for (arm, fields) in others {
+            let (left, right) = (expected.get(field), fields.get(field));
+            if !equal(left, right) {
+                differences.push(Difference {
+                    field: field.clone(),
+                    arm: (*arm).to_owned(),
+                    reference: (*reference).to_owned(),
+                    expected: show(left),
+                    got: show(right),
+                });
+            }
+        }
+    }
+    differences
+}
+
+/// Equal values; numbers by value, so that 1 equals 1.0.
+fn equal(left: Option<&Value>, right: Option<&Value>) -> bool {
+    match (left, right) {
+        (Some(Value::Number(left)), Some(Value::Number(right))) if left != right => {
+            let whole = left.as_i64().is_some() && right.as_i64().is_some();
+            !whole && left.as_f64() == right.as_f64()
+        }
+        _ => left == right,
+    }
+}
