@@ -1,0 +1,267 @@
+//! Laying a pin's files out at the repository's one fixed path.
+//!
+//! Every pin of a repository is built at the same path, so that equal code gives
+//! equal bytes although paths end up in them. Going from one pin to the next
+//! writes only the files that differ: those get a new modification time, also when
+//! their content is older, and all others keep theirs, which is what make and
+//! cargo go by. What earlier builds left behind is removed, except the folders
+//! that the experiment keeps.
+
+use std::path::{Component, Path, PathBuf};
+
+use git2::build::CheckoutBuilder;
+use git2::{DiffOptions, Oid, Repository, WorktreeAddOptions};
+
+use super::error::{GitContext as _, IoContext as _, SourceError};
+use super::leftovers;
+use super::lock::FileLock;
+use super::mirror::Mirror;
+use super::pin::Pin;
+use super::progress::{SourceProgress, Tell};
+use super::survey::{Survey, survey};
+use crate::experiment::model::Submodules;
+
+/// The worktree's name inside the mirror, and that of its short-lived branch.
+const WORKTREE: &str = "tree";
+const BRANCH: &str = "refs/heads/bench-run-checkout";
+
+/// A pin's files. Nobody else changes them as long as the value lives.
+#[derive(Debug)]
+pub struct Checkout {
+    /// The root of the files; a git worktree whose HEAD is detached at the pin.
+    pub path: PathBuf,
+    /// Full commit.
+    pub commit: String,
+    _lock: FileLock,
+}
+
+/// Checks `pin` out at [`Mirror::tree_path`], waiting while another process
+/// builds there. `keep` are untracked folders to leave, relative to the root.
+///
+/// # Errors
+/// The pin has submodules (under [`Submodules::Refuse`]) or LFS pointers, a path in
+/// `keep` leaves the checkout, or reading or writing fails.
+pub fn checkout(
+    mirror: &Mirror,
+    pin: &Pin,
+    submodules: Submodules,
+    keep: &[PathBuf],
+    tell: &mut Tell<'_>,
+) -> Result<Checkout, SourceError> {
+    for path in keep {
+        inside("build.keep", path)?;
+    }
+    let tree = Oid::from_str(&pin.tree).doing_in("read the pin", mirror.repo())?;
+    let survey = survey(mirror.bare(), tree).doing_in("read the commit's files", mirror.repo())?;
+    refuse_hollow(mirror, pin, submodules, &survey)?;
+    let lock = FileLock::acquire(&mirror.folder().join("tree.lock"), &mut || {
+        tell(SourceProgress::Waiting {
+            what: format!("another build of {}", mirror.repo()),
+        });
+    })?;
+    let path = mirror.tree_path();
+    match lay_out(mirror, pin, tree, &survey, keep, tell) {
+        // Whatever a killed run or a stray hand left there: once more, from nothing.
+        Err(error) if is_about_the_state(&error) => {
+            remove_worktree(mirror)?;
+            lay_out(mirror, pin, tree, &survey, keep, tell)?;
+        }
+        other => other?,
+    }
+    Ok(Checkout {
+        path,
+        commit: pin.commit.clone(),
+        _lock: lock,
+    })
+}
+
+/// True if the pin has a file of this path (relative to its root).
+///
+/// # Errors
+/// The pin's tree cannot be read.
+pub fn has_file(mirror: &Mirror, pin: &Pin, path: &Path) -> Result<bool, SourceError> {
+    let tree = Oid::from_str(&pin.tree)
+        .and_then(|tree| mirror.bare().find_tree(tree))
+        .doing_in("read the commit's files", mirror.repo())?;
+    Ok(tree.get_path(path).is_ok())
+}
+
+/// Refuses a path of the experiment that is absolute, empty or climbs out.
+///
+/// # Errors
+/// [`SourceError::OutsideCheckout`] with `key` and `path`.
+pub fn inside(key: &'static str, path: &Path) -> Result<(), SourceError> {
+    let plain = path
+        .components()
+        .all(|part| matches!(part, Component::Normal(_)));
+    if plain && path.components().next().is_some() {
+        return Ok(());
+    }
+    Err(SourceError::OutsideCheckout {
+        key,
+        path: path.to_owned(),
+    })
+}
+
+/// True where starting from nothing may help; a full disk is not such a case.
+fn is_about_the_state(error: &SourceError) -> bool {
+    match error {
+        SourceError::Git { source, .. } => source.class() != git2::ErrorClass::Os,
+        SourceError::CheckoutDiffers { .. } => true,
+        _ => false,
+    }
+}
+
+fn refuse_hollow(
+    mirror: &Mirror,
+    pin: &Pin,
+    submodules: Submodules,
+    survey: &Survey,
+) -> Result<(), SourceError> {
+    let (repo, commit) = (mirror.repo().to_string(), pin.commit.clone());
+    if submodules == Submodules::Refuse && !survey.submodules.is_empty() {
+        return Err(SourceError::Submodules {
+            repo,
+            commit,
+            paths: shown(&survey.submodules),
+        });
+    }
+    if !survey.lfs_pointers.is_empty() {
+        return Err(SourceError::LfsPointers {
+            repo,
+            commit,
+            paths: shown(&survey.lfs_pointers),
+        });
+    }
+    Ok(())
+}
+
+fn shown(paths: &[PathBuf]) -> Vec<String> {
+    paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect()
+}
+
+fn lay_out(
+    mirror: &Mirror,
+    pin: &Pin,
+    tree: Oid,
+    survey: &Survey,
+    keep: &[PathBuf],
+    tell: &mut Tell<'_>,
+) -> Result<(), SourceError> {
+    let path = mirror.tree_path();
+    let commit = Oid::from_str(&pin.commit).doing_in("read the pin", mirror.repo())?;
+    let repository = open_worktree(mirror, commit)?;
+    exclude_kept(mirror, keep)?;
+    switch(&repository, commit, tree, tell).doing_in("check out the files", mirror.repo())?;
+    leftovers::remove(&path, survey, keep).doing("remove leftovers in", &path)?;
+    let differing = differing_files(&repository, tree)
+        .doing_in("compare the checkout with the commit", mirror.repo())?;
+    if differing.is_empty() {
+        return Ok(());
+    }
+    Err(SourceError::CheckoutDiffers {
+        commit: pin.commit.clone(),
+        path,
+        paths: differing,
+    })
+}
+
+/// Opens the worktree, or makes it anew where it is missing or broken.
+fn open_worktree(mirror: &Mirror, commit: Oid) -> Result<Repository, SourceError> {
+    let path = mirror.tree_path();
+    // A killed run leaves its own lock files; the lock of this module is ours now.
+    for stale in ["index.lock", "HEAD.lock"] {
+        let _ = std::fs::remove_file(admin_folder(mirror).join(stale));
+    }
+    if path.join(".git").is_file()
+        && let Ok(repository) = Repository::open(&path)
+        && repository.is_worktree()
+        && repository.index().is_ok()
+    {
+        return Ok(repository);
+    }
+    remove_worktree(mirror)?;
+    let create = || -> Result<Repository, git2::Error> {
+        let bare = mirror.bare();
+        let mut branch = bare.reference(BRANCH, commit, true, "checkout")?;
+        let mut options = WorktreeAddOptions::new();
+        options.reference(Some(&branch));
+        let worktree = bare.worktree(WORKTREE, &path, Some(&options))?;
+        let repository = Repository::open_from_worktree(&worktree)?;
+        repository.set_head_detached(commit)?;
+        branch.delete()?;
+        Ok(repository)
+    };
+    create().doing_in("create the checkout", mirror.repo())
+}
+
+fn admin_folder(mirror: &Mirror) -> PathBuf {
+    mirror.bare().path().join("worktrees").join(WORKTREE)
+}
+
+fn remove_worktree(mirror: &Mirror) -> Result<(), SourceError> {
+    for folder in [mirror.tree_path(), admin_folder(mirror)] {
+        match std::fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).doing("remove the old checkout", &folder)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Makes git ignore the kept folders, so that a build that asks `git status`
+/// does not see the leavings of another pin.
+fn exclude_kept(mirror: &Mirror, keep: &[PathBuf]) -> Result<(), SourceError> {
+    let file = mirror.bare().path().join("info/exclude");
+    let lines: String = keep
+        .iter()
+        .map(|path| format!("/{}/\n", path.display()))
+        .collect();
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder).doing("create", folder)?;
+    }
+    std::fs::write(&file, lines).doing("write", &file)
+}
+
+fn switch(
+    repository: &Repository,
+    commit: Oid,
+    tree: Oid,
+    tell: &mut Tell<'_>,
+) -> Result<(), git2::Error> {
+    let target = repository.find_tree(tree)?;
+    let mut options = CheckoutBuilder::new();
+    options.force().progress(|_, done, total| {
+        tell(SourceProgress::CheckingOut {
+            commit: commit.to_string(),
+            done,
+            total,
+        });
+    });
+    repository.checkout_tree(target.as_object(), Some(&mut options))?;
+    // Writing HEAD even when it stays would make receipts look changed.
+    if repository.head().ok().and_then(|head| head.target()) != Some(commit) {
+        repository.set_head_detached(commit)?;
+    }
+    Ok(())
+}
+
+/// Hashes every tracked file: nothing may be trusted to modification times here.
+fn differing_files(repository: &Repository, tree: Oid) -> Result<Vec<String>, git2::Error> {
+    let target = repository.find_tree(tree)?;
+    let mut options = DiffOptions::new();
+    options.ignore_submodules(true).include_typechange(true);
+    let diff = repository.diff_tree_to_workdir(Some(&target), Some(&mut options))?;
+    Ok(diff
+        .deltas()
+        .filter_map(|delta| {
+            let path = delta.old_file().path().or_else(|| delta.new_file().path());
+            path.map(|path| path.display().to_string())
+        })
+        .collect())
+}
