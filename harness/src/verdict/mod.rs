@@ -1,3 +1,13 @@
 //! The one place where a verdict is decided. Pure: no file, clock or printing.
+//!
+//! [`decide`] turns complete rounds and a sealed rule into judgements; report
+//! and gate print them and add nothing. docs/METHODOLOGY.md explains the rule.
 
+mod columns;
+pub mod decide;
+#[cfg(test)]
+mod example;
+pub mod foresight;
+mod measure;
 pub mod rule;
+mod sentence;

@@ -1,0 +1,180 @@
+//! What a rule can see: from the noise of one attempt to detectable effects,
+//! chances and rounds. Used after a run with the measured noise, and before one
+//! with a known or guessed one.
+
+use super::rule::{Power, Rule};
+use crate::stats::mde::{self, Growth};
+use crate::stats::power::{self, Precision, Questions};
+
+/// Probability with which an effect must be found, or an unchanged candidate pass.
+pub const WANTED: f64 = 0.9;
+
+/// Below this chance that an unchanged candidate passes, a gate is not gateable.
+pub const GATEABLE: f64 = 0.8;
+
+/// A comparison inside a design.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Comparison {
+    /// Rounds run or planned.
+    pub rounds: u32,
+    /// How its precision depends on the rounds.
+    pub growth: Growth,
+    /// τ of the metric.
+    pub tau: f64,
+    /// How many gated comparisons share α; 1 for one that is not gated.
+    pub family: usize,
+}
+
+impl Comparison {
+    /// The comparison of a planned cell without slot effects: `base_copies` and
+    /// `candidate_copies` of the two treatments among `arms` arms of
+    /// `treatments` treatments, with noise `sigma` (natural logarithm, per attempt).
+    #[must_use]
+    pub fn planned(shape: PlannedShape, sigma: f64, tau: f64, family: usize) -> Self {
+        Comparison {
+            rounds: shape.rounds,
+            growth: Growth {
+                sigma,
+                unscaled_variance_of_one_round: 1.0 / f64::from(shape.base_copies.max(1))
+                    + 1.0 / f64::from(shape.candidate_copies.max(1)),
+                df_per_round: shape.arms.saturating_sub(1),
+                df_of_effects: shape.treatments.saturating_sub(1),
+            },
+            tau,
+            family,
+        }
+    }
+
+    /// The rule's questions for this comparison.
+    ///
+    /// Holm's first step tests at α divided by the whole family; later steps are
+    /// easier. What is promised here is the first step, the hardest.
+    fn questions(&self, rule: &Rule) -> Questions {
+        #[expect(clippy::cast_precision_loss, reason = "families are far below 2^52")]
+        let family = self.family.max(1) as f64;
+        Questions {
+            direction_level: rule.alpha / family,
+            gate_level: rule.alpha,
+            tau: self.tau,
+        }
+    }
+
+    /// What the rule can see; `None` when the design leaves no estimate of noise.
+    #[must_use]
+    pub fn power(&self, rule: &Rule) -> Option<Power> {
+        let questions = self.questions(rule);
+        let precision: Precision = self.growth.after(self.rounds)?;
+        let now = power::Power::new(questions, precision)?;
+        Some(Power {
+            sigma: self.growth.sigma,
+            detectable: mde::detectable(&now, WANTED),
+            fails_gate: mde::fails_gate(&now, self.tau, WANTED),
+            pass_if_unchanged: now.passes(0.0),
+            rounds_to_pass: mde::rounds_until(questions, self.growth, rule.min_rounds, |power| {
+                power.passes(0.0) >= WANTED
+            }),
+        })
+    }
+
+    /// Rounds of a fresh run that decide the gate with probability [`WANTED`] if
+    /// the true effect is `delta`: pass below τ, fail from τ on. `None` when no
+    /// realistic number does.
+    #[must_use]
+    pub fn rounds_to_decide(&self, rule: &Rule, delta: f64) -> Option<u32> {
+        let enough = |power: &power::Power| {
+            if delta < self.tau {
+                power.passes(delta) >= WANTED
+            } else {
+                power.fails(delta) >= WANTED
+            }
+        };
+        mde::rounds_until(self.questions(rule), self.growth, rule.min_rounds, enough)
+    }
+}
+
+/// The arms of a planned cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlannedShape {
+    /// Rounds.
+    pub rounds: u32,
+    /// Arms and null arms.
+    pub arms: u32,
+    /// Distinct treatments.
+    pub treatments: u32,
+    /// The base and the null arms of it.
+    pub base_copies: u32,
+    /// The candidate and the null arms of it.
+    pub candidate_copies: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule() -> Rule {
+        Rule {
+            threshold_pct: 1.0,
+            alpha: 0.05,
+            min_rounds: 3,
+        }
+    }
+
+    fn shape(rounds: u32) -> PlannedShape {
+        PlannedShape {
+            rounds,
+            arms: 3,
+            treatments: 2,
+            base_copies: 2,
+            candidate_copies: 1,
+        }
+    }
+
+    #[test]
+    fn more_rounds_see_smaller_effects() {
+        let at = |rounds| {
+            Comparison::planned(shape(rounds), 0.01, 0.01, 1)
+                .power(&rule())
+                .unwrap()
+        };
+        let (few, many) = (at(5), at(20));
+        assert!(many.detectable < few.detectable);
+        assert!(many.fails_gate < few.fails_gate);
+        assert!(many.pass_if_unchanged > few.pass_if_unchanged);
+        assert_eq!(many.rounds_to_pass, few.rounds_to_pass);
+    }
+
+    #[test]
+    fn a_larger_family_sees_less_but_passes_as_easily() {
+        let of = |family| {
+            Comparison::planned(shape(5), 0.006, 0.01, family)
+                .power(&rule())
+                .unwrap()
+        };
+        assert!(of(20).detectable > of(1).detectable);
+        assert!((of(20).pass_if_unchanged - of(1).pass_if_unchanged).abs() < 1e-12);
+    }
+
+    #[test]
+    fn an_effect_at_the_gate_itself_is_never_decided() {
+        let comparison = Comparison::planned(shape(5), 0.006, 0.01, 1);
+        assert_eq!(comparison.rounds_to_decide(&rule(), 0.01), None);
+        let clear = comparison.rounds_to_decide(&rule(), 0.03).unwrap();
+        let close = comparison.rounds_to_decide(&rule(), 0.005).unwrap();
+        assert!(clear <= 5 && close > 10, "{clear} {close}");
+    }
+
+    #[test]
+    fn a_single_round_of_two_arms_sees_nothing() {
+        let alone = PlannedShape {
+            rounds: 1,
+            arms: 2,
+            candidate_copies: 1,
+            base_copies: 1,
+            treatments: 2,
+        };
+        assert_eq!(
+            Comparison::planned(alone, 0.01, 0.01, 1).power(&rule()),
+            None
+        );
+    }
+}
