@@ -1,1 +1,17 @@
 //! Prints an analysis: Markdown, plots, terminal. Decides nothing, holds no threshold.
+//!
+//! `model` is what the templates see; `method`, `outcomes`, `reproduce` and
+//! `table` are its parts; `words` and `escape` spell. The same record gives the
+//! same bytes: no clock, no time zone, no unordered map.
+
+pub mod escape;
+#[cfg(test)]
+pub(crate) mod example;
+pub mod markdown;
+pub mod method;
+pub mod model;
+pub mod outcomes;
+pub mod reproduce;
+pub mod table;
+pub mod terminal;
+pub mod words;

@@ -1,0 +1,97 @@
+//! Fills the templates. Values are escaped unless a filter made them code.
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Serde, Value};
+use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior};
+
+use super::escape;
+use super::model::ReportModel;
+
+const REPORT: &str = include_str!("../../../templates/report.md.j2");
+const CI_SUMMARY: &str = include_str!("../../../templates/ci_summary.md.j2");
+
+/// A template and the model do not fit together: a fault of this program.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot fill template {name}: {message}")]
+pub struct TemplateError {
+    name: &'static str,
+    message: String,
+}
+
+/// The whole report as Markdown.
+///
+/// # Errors
+/// [`TemplateError`] only when the embedded template is faulty.
+pub fn render(model: &ReportModel) -> Result<String, TemplateError> {
+    fill("report.md.j2", REPORT, model)
+}
+
+/// A short table and one sentence, for the step summary of a CI run.
+///
+/// # Errors
+/// As [`render`].
+pub fn ci_summary(model: &ReportModel) -> Result<String, TemplateError> {
+    fill("ci_summary.md.j2", CI_SUMMARY, model)
+}
+
+fn fill(
+    name: &'static str,
+    source: &'static str,
+    model: &ReportModel,
+) -> Result<String, TemplateError> {
+    let faulty = |error: Error| TemplateError {
+        name,
+        message: format!("{error:#}"),
+    };
+    let syntax = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .keep_trailing_newline(true)
+        .build()
+        .map_err(faulty)?;
+    let mut environment = Environment::new();
+    environment.set_syntax(syntax);
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::Custom("markdown".into()));
+    environment.set_formatter(escaped);
+    environment.add_filter("code", |raw: String| {
+        Value::from_safe_string(escape::code(&raw))
+    });
+    environment.add_filter("fence", |raw: String, language: String| {
+        Value::from_safe_string(escape::fence(&raw, &language))
+    });
+    environment
+        .add_template(name, source)
+        .and_then(|()| environment.get_template(name)?.render(Serde(model)))
+        .map_err(faulty)
+}
+
+/// Prints a value as text that Markdown shows as it is.
+fn escaped(out: &mut Output<'_>, _: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+    if value.is_safe() {
+        write!(out, "{value}").map_err(Error::from)
+    } else {
+        out.write_str(&escape::text(&value.to_string()))
+            .map_err(Error::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::example;
+
+    #[test]
+    fn the_answer_comes_before_every_table() {
+        let record = example::record();
+        let model = ReportModel::new(&record, &example::analysis(&record), example::STEM);
+        let text = render(&model).unwrap();
+        let answer = text.find("**Gate: regressed.** main and sync").unwrap();
+        assert!(answer < text.find('|').unwrap());
+        assert!(
+            ci_summary(&model)
+                .unwrap()
+                .starts_with("## window: regressed\n")
+        );
+    }
+}

@@ -1,0 +1,253 @@
+//! How it was measured and decided, from the sealed plan and the rows.
+
+use serde::Serialize;
+
+use crate::analysis::model::Analysis;
+use crate::experiment::model::{Experiment, GuardKind, OnUndecided, Rusage};
+use crate::record::format::Outcome;
+use crate::record::reader::Record;
+use crate::unit;
+
+/// A named fact.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Fact {
+    /// What.
+    pub name: String,
+    /// How much or which.
+    pub value: String,
+}
+
+/// How it was measured and decided.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Method {
+    /// SHA-256 of the sealed plan.
+    pub plan_sha256: String,
+    /// When it was sealed.
+    pub sealed_at: String,
+    /// Version line of the program.
+    pub tool: String,
+    /// The command that produced the record.
+    pub command: String,
+    /// SHA-256 of the experiment file.
+    pub experiment_sha256: String,
+    /// How sure the intervals are, such as `95 %`.
+    pub confidence: String,
+    /// One sentence each.
+    pub steps: Vec<String>,
+    /// What each metric is read from.
+    pub sources: Vec<Fact>,
+}
+
+/// The machine and the tools, in reading order.
+pub(crate) fn environment(record: &Record) -> Vec<Fact> {
+    let mut facts = vec![fact("host", &record.host.label)];
+    for (name, value) in record.host.facts.iter().chain(&record.plan.toolchain) {
+        facts.push(fact(name, value));
+    }
+    facts
+}
+
+fn fact(name: &str, value: &str) -> Fact {
+    Fact {
+        name: name.to_owned(),
+        value: value.to_owned(),
+    }
+}
+
+pub(crate) fn method(record: &Record, analysis: &Analysis) -> Method {
+    let plan = &record.plan;
+    let experiment = &plan.experiment;
+    Method {
+        plan_sha256: record.plan_sha256.clone(),
+        sealed_at: plan.sealed_at.clone(),
+        tool: plan.tool.clone(),
+        command: command(&plan.experiment_path),
+        experiment_sha256: plan.experiment_sha256.clone(),
+        confidence: unit::value((1.0 - experiment.verdict.alpha) * 100.0) + " %",
+        steps: vec![
+            order_step(record),
+            priming_step(record),
+            guard_step(record),
+            expect_step(experiment),
+            rule_step(experiment, analysis),
+        ],
+        sources: sources(experiment),
+    }
+}
+
+/// The command that runs the experiment at `path`.
+pub(crate) fn command(path: &str) -> String {
+    format!("bench-run {}", shell_words::quote(path))
+}
+
+fn order_step(record: &Record) -> String {
+    let plan = &record.plan;
+    let slots = if plan.balanced {
+        "the order is a complete balanced square, so slot effects are part of the model"
+    } else {
+        "the order is not a complete square, so slot effects are not part of the model"
+    };
+    format!(
+        "{} of {} attempts per cell, every arm and null arm once a round, interleaved in a seeded \
+         order (seed {}); {slots}.",
+        counted(plan.experiment.rounds as usize, "round"),
+        plan.arms.iter().filter(|arm| arm.build.is_some()).count(),
+        plan.experiment.seed,
+    )
+}
+
+fn priming_step(record: &Record) -> String {
+    let priming = record.attempts.iter().filter(|row| row.round == 0).count();
+    let measured = record.attempts.len() - priming;
+    let seconds: f64 = record
+        .attempts
+        .iter()
+        .filter_map(|row| row.usage)
+        .map(|usage| ns_to_seconds(usage.wall_ns))
+        .sum();
+    format!(
+        "A fresh process per attempt, with a fixed environment and a random amount of padding in it: \
+         {} and {} before them, one per cell and treatment, whose values are discarded; {} of process time.",
+        counted(measured, "attempt"),
+        counted(priming, "priming attempt"),
+        unit::duration(seconds),
+    )
+}
+
+fn guard_step(record: &Record) -> String {
+    let guard = &record.plan.experiment.guard;
+    let waited: f64 = record
+        .attempts
+        .iter()
+        .map(|row| row.guard.waited_seconds)
+        .sum();
+    let kinds = seen_guards(record);
+    if guard.kind == GuardKind::None {
+        return "No guard watched the machine: foreign load was neither waited for nor noticed."
+            .to_owned();
+    }
+    format!(
+        "Guard {kinds}: {} without foreign load before each round, an attempt is rejected above {} of \
+         one core of foreign CPU time; {} waited in all.",
+        counted(
+            usize::try_from(guard.idle_secs).unwrap_or(usize::MAX),
+            "second"
+        ),
+        percent(guard.max_foreign_cpu_pct),
+        unit::duration(waited),
+    )
+}
+
+/// The kinds of guard that the rows name, in order of appearance.
+fn seen_guards(record: &Record) -> String {
+    let mut kinds: Vec<&str> = Vec::new();
+    for row in &record.attempts {
+        if !kinds.contains(&row.guard.kind.as_str()) {
+            kinds.push(&row.guard.kind);
+        }
+    }
+    if kinds.is_empty() {
+        return "(no attempt yet)".into();
+    }
+    kinds.join(", ")
+}
+
+fn expect_step(experiment: &Experiment) -> String {
+    let expect = &experiment.expect;
+    let mut checks: Vec<String> = vec![format!("exit status {}", expect.exit_status)];
+    checks.extend(
+        expect
+            .json
+            .iter()
+            .map(|(field, want)| format!("{field}: {want}")),
+    );
+    for cell in &expect.cells {
+        let when: Vec<String> = cell.when.iter().map(|(k, v)| format!("{k} {v}")).collect();
+        let wants = cell.json.iter().map(|(k, v)| format!("{k}: {v}"));
+        checks.extend(wants.map(|want| format!("{want} where {}", when.join(", "))));
+    }
+    if !expect.same_across_arms.is_empty() {
+        checks.push(format!(
+            "equal in all arms: {}",
+            expect.same_across_arms.join(", ")
+        ));
+    }
+    if expect.stdout_sha256.is_some() {
+        checks.push("the hash of the whole output".into());
+    }
+    for (name, arm) in &experiment.arms {
+        let wants = arm.requires.iter().map(|(k, v)| format!("{k}: {v}"));
+        checks.extend(wants.map(|want| format!("{want} in {name}")));
+    }
+    format!(
+        "Output is checked before any time is looked at: {}.",
+        checks.join("; ")
+    )
+}
+
+fn rule_step(experiment: &Experiment, analysis: &Analysis) -> String {
+    let verdict = &experiment.verdict;
+    let gated = analysis.judgements.iter().filter(|j| j.gated).count();
+    let undecided = match verdict.undecided {
+        OnUndecided::Fail => "an undecided cell does not pass",
+        OnUndecided::Pass => "an undecided cell passes, with a note",
+    };
+    format!(
+        "Rule, fixed before the run: a linear model of the logarithm per cell, with a round effect and \
+         one effect per treatment; direction at α = {} with Holm over {}; gate at {}; {undecided}.",
+        verdict.alpha,
+        counted(gated, "gated comparison"),
+        percent(verdict.threshold_pct),
+    )
+}
+
+fn sources(experiment: &Experiment) -> Vec<Fact> {
+    let source = |metric: &crate::experiment::model::Metric| {
+        if let Some(field) = &metric.json {
+            return format!("field {field} of the JSON on standard output");
+        }
+        if let Some(pattern) = &metric.regex {
+            return format!("first group of {pattern} on standard output");
+        }
+        match metric.rusage {
+            Some(Rusage::WallSeconds) => "wall-clock seconds from start to exit",
+            Some(Rusage::UserSeconds) => "user CPU seconds",
+            Some(Rusage::SystemSeconds) => "system CPU seconds",
+            Some(Rusage::CpuSeconds) => "user and system CPU seconds",
+            Some(Rusage::PeakRssBytes) => "peak resident bytes of the largest process",
+            None => "nothing",
+        }
+        .to_owned()
+    };
+    let metrics = experiment.metrics.iter();
+    metrics
+        .map(|(name, metric)| fact(name, &source(metric)))
+        .collect()
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a sum of durations for readers; 2^53 ns are 104 days"
+)]
+fn ns_to_seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// `1 round`, `5 rounds`.
+pub(crate) fn counted(count: usize, thing: &str) -> String {
+    if count == 1 {
+        format!("1 {thing}")
+    } else {
+        format!("{count} {thing}s")
+    }
+}
+
+/// A limit in percent as it stands in the experiment.
+pub(crate) fn percent(pct: f64) -> String {
+    format!("{pct} %")
+}
+
+/// Whether an attempt's values may be used.
+pub(crate) fn is_ok(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Ok)
+}

@@ -1,0 +1,189 @@
+//! What the templates print: a record and its analysis as text and tables.
+//!
+//! Everything here is spelling. Numbers come from the analysis, which uses
+//! complete rounds only; attempts that were disturbed or broke are counted and
+//! listed with their reason, never with a value.
+
+use serde::Serialize;
+
+use super::method::{self, Fact, Method};
+use super::outcomes::{self, CountLine, Outcomes};
+use super::reproduce::{self, Reproduce};
+use super::table::{self, MetricSection};
+use super::words;
+use crate::analysis::model::Analysis;
+use crate::record::format::{Plan, PlannedArm, PlannedBuild};
+use crate::record::reader::Record;
+use crate::verdict::rule::Judgement;
+
+/// Digits of a hash that readers see; enough to tell two builds apart at a glance.
+const SHORT_HASH: usize = 12;
+
+/// A whole report, ready for a template.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReportModel {
+    /// The experiment's name.
+    pub name: String,
+    /// What was asked.
+    pub question: String,
+    /// The gate in one word.
+    pub gate: &'static str,
+    /// The gate in one sentence.
+    pub gate_sentence: String,
+    /// One per gated judgement; all of them where nothing is gated.
+    pub verdicts: Vec<VerdictLine>,
+    /// Things the reader must know.
+    pub notes: Vec<String>,
+    /// Every arm and null arm.
+    pub arms: Vec<ArmLine>,
+    /// What machine this was.
+    pub environment: Vec<Fact>,
+    /// How it was measured and decided.
+    pub method: Method,
+    /// One section per metric.
+    pub metrics: Vec<MetricSection>,
+    /// What became of the attempts.
+    pub outcomes: Outcomes,
+    /// How to do it again.
+    pub reproduce: Reproduce,
+    /// Where the raw rows and the plots lie, relative to the report.
+    pub data: String,
+}
+
+/// One verdict.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct VerdictLine {
+    /// The candidate arm.
+    pub candidate: String,
+    /// The cell.
+    pub cell: String,
+    /// The metric.
+    pub metric: String,
+    /// In one or a few words.
+    pub verdict: &'static str,
+    /// Change of the metric with its interval; empty when nothing was estimated.
+    pub change: String,
+    /// What is proven, what is not, and what would settle it.
+    pub sentence: String,
+}
+
+/// One arm.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ArmLine {
+    /// Its name.
+    pub name: String,
+    /// What readers call it.
+    pub label: String,
+    /// Full commit; empty for a prebuilt program.
+    pub commit: String,
+    /// The first digits of the commit, with `+ patch` or `+ changes`.
+    pub source: String,
+    /// The first digits of the hash over its code.
+    pub code: String,
+    /// The first digits of the build's key.
+    pub key: String,
+    /// The artifact's own version line.
+    pub receipt: String,
+    /// The arm that this one repeats; empty for an arm of its own.
+    pub null_of: String,
+    /// `NAME=value` words of its own environment.
+    pub env: Vec<String>,
+    /// The end of the build's log, where the build failed.
+    pub build_failure: Option<String>,
+}
+
+impl ReportModel {
+    /// Spells out `record` and its `analysis`. `stem` names the report's files:
+    /// raw data and plots lie in `data/<stem>/`.
+    #[must_use]
+    pub fn new(record: &Record, analysis: &Analysis, stem: &str) -> ReportModel {
+        let plan = &record.plan;
+        let mut notes = analysis.notes.clone();
+        for note in record
+            .notes
+            .iter()
+            .chain(&plan.warnings)
+            .chain(&record.host.warnings)
+        {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+        }
+        ReportModel {
+            name: plan.experiment.name.clone(),
+            question: plan.experiment.question.clone(),
+            gate: words::gate(analysis.gate),
+            gate_sentence: analysis.gate_sentence.clone(),
+            verdicts: verdict_lines(&analysis.judgements),
+            notes,
+            arms: plan.arms.iter().map(|arm| arm_line(plan, arm)).collect(),
+            environment: method::environment(record),
+            method: method::method(record, analysis),
+            metrics: table::sections(plan, analysis),
+            outcomes: outcomes::outcomes(record, analysis),
+            reproduce: reproduce::reproduce(plan),
+            data: format!("data/{stem}"),
+        }
+    }
+
+    /// The counts of attempts per arm.
+    #[must_use]
+    pub fn counts(&self) -> &[CountLine] {
+        &self.outcomes.counts
+    }
+}
+
+/// What decides comes first: gated judgements, or all where none is gated.
+fn verdict_lines(judgements: &[Judgement]) -> Vec<VerdictLine> {
+    let any_gated = judgements.iter().any(|j| j.gated);
+    judgements
+        .iter()
+        .filter(|j| j.gated || !any_gated)
+        .map(|j| VerdictLine {
+            candidate: j.candidate.clone(),
+            cell: j.cell.clone(),
+            metric: j.metric.clone(),
+            verdict: words::verdict(j.verdict),
+            change: j
+                .estimate
+                .as_ref()
+                .map(|estimate| words::estimate(j.better, estimate))
+                .unwrap_or_default(),
+            sentence: j.sentence.clone(),
+        })
+        .collect()
+}
+
+fn arm_line(plan: &Plan, arm: &PlannedArm) -> ArmLine {
+    let build = arm.build.and_then(|index| plan.builds.get(index));
+    let of_build = |get: &dyn Fn(&PlannedBuild) -> String| build.map(get).unwrap_or_default();
+    ArmLine {
+        name: arm.name.clone(),
+        label: arm.label.clone(),
+        commit: of_build(&|b| b.commit.clone().unwrap_or_default()),
+        source: of_build(&source),
+        code: of_build(&|b| short_hash(&b.code_sha256)),
+        key: of_build(&|b| short_hash(&b.key)),
+        receipt: of_build(&|b| b.receipt.clone().unwrap_or_default()),
+        null_of: arm.null_of.clone().unwrap_or_default(),
+        env: reproduce::env_words(&arm.env),
+        build_failure: arm.build_failure.clone(),
+    }
+}
+
+fn source(build: &PlannedBuild) -> String {
+    let commit = build.commit.as_deref().map_or_else(
+        || "prebuilt".to_owned(),
+        |commit| commit.get(..SHORT_HASH).unwrap_or(commit).to_owned(),
+    );
+    match (build.dirty, &build.patch_sha256) {
+        (true, _) => format!("{commit} + uncommitted changes"),
+        (false, Some(patch)) => format!("{commit} + patch {}", short_hash(patch)),
+        (false, None) => commit,
+    }
+}
+
+/// The first digits of a hash.
+pub(crate) fn short_hash(hash: &str) -> String {
+    hash.get(..SHORT_HASH).unwrap_or(hash).to_owned()
+}

@@ -1,0 +1,113 @@
+//! What became of the attempts: counts per arm, and each one that was not used.
+
+use serde::Serialize;
+
+use super::method::is_ok;
+use super::words;
+use crate::analysis::model::{Analysis, ArmCounts};
+use crate::record::format::{Attempt, Outcome};
+use crate::record::reader::Record;
+use crate::unit;
+
+/// Longest list of single attempts in a report; the raw rows hold all.
+const LISTED: usize = 50;
+
+/// What became of the attempts.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcomes {
+    /// One line per arm.
+    pub counts: Vec<CountLine>,
+    /// Attempts that were not used, in the order in which they ran.
+    pub unused: Vec<UnusedLine>,
+    /// How many more of them the raw rows hold.
+    pub not_listed: usize,
+    /// Tries of a round that were dropped as a whole.
+    pub dropped_rounds: usize,
+}
+
+/// What became of one arm's attempts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CountLine {
+    /// The arm.
+    pub arm: String,
+    /// Ran as expected.
+    pub ok: u32,
+    /// Disturbed.
+    pub rejected: u32,
+    /// Did not run to its end, or printed what cannot be read.
+    pub failed: u32,
+    /// Ran into the time limit.
+    pub timed_out: u32,
+    /// Broke an expectation.
+    pub invalid: u32,
+    /// Share of all its attempts that were rejected.
+    pub rejected_share: String,
+}
+
+/// One attempt that was not used. It has no value on purpose.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnusedLine {
+    /// The cell.
+    pub cell: String,
+    /// `priming`, `3`, or `3, try 2`.
+    pub round: String,
+    /// The arm.
+    pub arm: String,
+    /// What became of it.
+    pub outcome: &'static str,
+    /// Why.
+    pub reason: String,
+}
+
+pub(crate) fn outcomes(record: &Record, analysis: &Analysis) -> Outcomes {
+    let unused = || record.attempts.iter().filter(|row| !is_ok(&row.outcome));
+    let count = unused().count();
+    Outcomes {
+        counts: analysis.counts.iter().map(count_line).collect(),
+        unused: unused().take(LISTED).map(unused_line).collect(),
+        not_listed: count.saturating_sub(LISTED),
+        dropped_rounds: analysis.dropped.len(),
+    }
+}
+
+fn count_line(counts: &ArmCounts) -> CountLine {
+    let all = counts.ok + counts.rejected + counts.failed + counts.timed_out + counts.invalid;
+    CountLine {
+        arm: counts.arm.clone(),
+        ok: counts.ok,
+        rejected: counts.rejected,
+        failed: counts.failed,
+        timed_out: counts.timed_out,
+        invalid: counts.invalid,
+        rejected_share: if all == 0 {
+            "n/a".into()
+        } else {
+            words::share(f64::from(counts.rejected) / f64::from(all))
+        },
+    }
+}
+
+fn unused_line(row: &Attempt) -> UnusedLine {
+    let (outcome, reason) = match &row.outcome {
+        Outcome::Ok => ("ok", String::new()),
+        Outcome::Rejected { reason } => ("rejected", reason.clone()),
+        Outcome::Failed { reason } => ("failed", reason.clone()),
+        Outcome::Invalid { reason } => ("invalid", reason.clone()),
+        Outcome::TimedOut { limit_seconds } => {
+            #[expect(clippy::cast_precision_loss, reason = "a time limit for readers")]
+            let limit = unit::duration(*limit_seconds as f64);
+            ("timed out", format!("killed after {limit}"))
+        }
+    };
+    UnusedLine {
+        cell: row.cell.clone(),
+        round: match (row.round, row.round_try) {
+            (0, _) => "priming".into(),
+            (round, 0 | 1) => round.to_string(),
+            (round, nth) => format!("{round}, try {nth}"),
+        },
+        arm: row.arm.clone(),
+        outcome,
+        reason,
+    }
+}

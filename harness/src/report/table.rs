@@ -1,0 +1,322 @@
+//! The tables of one metric: values and verdicts, power, other estimators.
+
+use serde::Serialize;
+
+use super::words::{self, Scale};
+use crate::analysis::model::Analysis;
+use crate::experiment::model::Better;
+use crate::record::format::Plan;
+use crate::stats::quantile::{median, range};
+use crate::unit;
+use crate::verdict::rule::{CellData, Judgement, NullBand, OtherEstimators};
+
+/// One metric.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MetricSection {
+    /// Its name.
+    pub name: String,
+    /// The unit of the values; may be empty.
+    pub unit: String,
+    /// Which way is better, in words.
+    pub better: &'static str,
+    /// Whether the gate decides on it.
+    pub gated: bool,
+    /// One row per cell and arm, in the plan's order.
+    pub rows: Vec<Row>,
+    /// What the rule could see; one row per judgement.
+    pub power: Vec<PowerRow>,
+    /// Estimators that decide nothing; one row per judgement.
+    pub others: Vec<OthersRow>,
+    /// Where the estimators disagree.
+    pub disagreements: Vec<String>,
+    /// What the names of its plots begin with; `None` where there are no plots.
+    pub plots: Option<String>,
+}
+
+/// One arm in one cell.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The cell's id.
+    pub cell: String,
+    /// True in the first row of a cell.
+    pub first: bool,
+    /// The arm.
+    pub arm: String,
+    /// Complete rounds.
+    pub rounds: usize,
+    /// `median (min..max)`.
+    pub value: String,
+    /// Change against the base with its interval, or what the arm is instead.
+    pub change: String,
+    /// Null arms: median and range of the paired change; candidates: the range of all null arms.
+    pub null: String,
+    /// The smallest effect that the rule sees 9 times in 10.
+    pub detectable: String,
+    /// In one or a few words; empty for the base and null arms.
+    pub verdict: &'static str,
+}
+
+/// What the rule could see in one comparison.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PowerRow {
+    /// The cell's id.
+    pub cell: String,
+    /// The candidate.
+    pub candidate: String,
+    /// Residual standard deviation of one attempt.
+    pub sigma: String,
+    /// Smallest effect that is told from none 9 times in 10.
+    pub detectable: String,
+    /// Smallest slow-down that fails the gate 9 times in 10.
+    pub fails_gate: String,
+    /// How often an unchanged candidate passes.
+    pub pass_if_unchanged: String,
+    /// Rounds after which it passes 9 times in 10.
+    pub rounds_to_pass: String,
+}
+
+/// Every estimate of one comparison.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OthersRow {
+    /// The cell's id.
+    pub cell: String,
+    /// The candidate.
+    pub candidate: String,
+    /// The estimate that decides.
+    pub model: String,
+    /// Median of the paired changes.
+    pub median_paired: String,
+    /// Ratio of the medians.
+    pub ratio_of_medians: String,
+    /// Hodges–Lehmann.
+    pub hodges_lehmann: String,
+}
+
+/// One section per metric of the experiment, in its order.
+pub(crate) fn sections(plan: &Plan, analysis: &Analysis) -> Vec<MetricSection> {
+    let metrics = plan.experiment.metrics.iter();
+    metrics
+        .map(|(name, metric)| {
+            let data: Vec<&CellData> = analysis.data.iter().filter(|d| d.metric == *name).collect();
+            let judgements: Vec<&Judgement> = analysis
+                .judgements
+                .iter()
+                .filter(|j| j.metric == *name)
+                .collect();
+            let scale = scale(plan, name, &data);
+            MetricSection {
+                name: name.clone(),
+                unit: scale.unit.clone(),
+                better: words::better(metric.better),
+                gated: metric.gate,
+                rows: rows(&data, &judgements, &scale),
+                power: judgements.iter().filter_map(|j| power_row(j)).collect(),
+                others: judgements
+                    .iter()
+                    .filter(|_| at_length(plan, name))
+                    .filter_map(|j| others_row(j))
+                    .collect(),
+                disagreements: judgements.iter().filter_map(|j| disagreement(j)).collect(),
+                plots: (at_length(plan, name) && data.iter().any(|d| !d.rounds.is_empty()))
+                    .then(|| slug(name)),
+            }
+        })
+        .collect()
+}
+
+/// Whether a metric is shown at length, with plots: the gated ones, or all where none is gated.
+pub(crate) fn at_length(plan: &Plan, metric: &str) -> bool {
+    let metrics = &plan.experiment.metrics;
+    metrics.get(metric).is_some_and(|metric| metric.gate)
+        || metrics.values().all(|metric| !metric.gate)
+}
+
+/// A metric's name as part of a file name.
+pub(crate) fn slug(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    name.chars()
+        .map(|c| if plain(c) { c } else { '-' })
+        .collect()
+}
+
+/// The unit of a metric's values, scaled to the largest of them.
+pub(crate) fn scale(plan: &Plan, metric: &str, data: &[&CellData]) -> Scale {
+    let given = plan.experiment.metrics.get(metric);
+    let unit = given
+        .and_then(|metric| metric.unit.as_deref())
+        .unwrap_or_else(|| unit::metric_unit(metric));
+    let values: Vec<f64> = data
+        .iter()
+        .flat_map(|cell| cell.rounds.iter().flatten().copied())
+        .collect();
+    let largest = range(&values).map_or(0.0, |(_, high)| high);
+    Scale::new(unit, largest)
+}
+
+fn rows(data: &[&CellData], judgements: &[&Judgement], scale: &Scale) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for cell in data {
+        let here: Vec<&Judgement> = judgements
+            .iter()
+            .copied()
+            .filter(|j| j.cell == cell.cell)
+            .collect();
+        let measured = cell.arms.len();
+        for arm in 0..measured {
+            rows.push(row(cell, arm, &here, scale));
+        }
+        // An arm that never ran (its build failed) still has a verdict to show.
+        let absent = here
+            .iter()
+            .filter(|j| cell.arms.iter().all(|arm| arm.name != j.candidate));
+        rows.extend(absent.map(|j| absent_row(j, measured == 0)));
+    }
+    rows
+}
+
+fn row(cell: &CellData, arm: usize, judgements: &[&Judgement], scale: &Scale) -> Row {
+    let copy = &cell.arms[arm];
+    let values: Vec<f64> = cell
+        .rounds
+        .iter()
+        .filter_map(|round| round.get(arm).copied())
+        .collect();
+    let judgement = judgements.iter().find(|j| j.candidate == copy.name);
+    let bands: &[NullBand] = judgements.first().map_or(&[], |j| &j.nulls);
+    let own_band = bands.iter().find(|band| band.name == copy.name);
+    Row {
+        cell: cell.cell.clone(),
+        first: arm == 0,
+        arm: copy.name.clone(),
+        rounds: values.len(),
+        value: spread(&values, scale),
+        change: match (judgement, &copy.null_of) {
+            (Some(j), _) => j.estimate.as_ref().map_or_else(
+                || "n/a".to_owned(),
+                |estimate| words::estimate(j.better, estimate),
+            ),
+            (None, Some(of)) => format!("repeats {of}"),
+            (None, None) if arm == cell.base => "base".into(),
+            (None, None) => String::new(),
+        },
+        null: match (own_band, judgement) {
+            (Some(band), _) => words::null_band(cell.better, band),
+            (None, Some(j)) => all_bands(cell.better, &j.nulls),
+            (None, None) => String::new(),
+        },
+        detectable: judgement
+            .and_then(|j| j.power)
+            .map(|power| words::size_pct(power.detectable))
+            .unwrap_or_default(),
+        verdict: judgement.map_or("", |j| words::verdict(j.verdict)),
+    }
+}
+
+fn absent_row(judgement: &Judgement, first: bool) -> Row {
+    Row {
+        cell: judgement.cell.clone(),
+        first,
+        arm: judgement.candidate.clone(),
+        rounds: 0,
+        value: "not measured".into(),
+        change: String::new(),
+        null: String::new(),
+        detectable: String::new(),
+        verdict: words::verdict(judgement.verdict),
+    }
+}
+
+fn spread(values: &[f64], scale: &Scale) -> String {
+    let (Some(middle), Some((low, high))) = (median(values), range(values)) else {
+        return "no complete round".into();
+    };
+    match scale.show_alike(&[middle, low, high]).as_slice() {
+        [middle, low, high] => format!("{middle} ({low}..{high})"),
+        _ => String::new(),
+    }
+}
+
+/// The range over all null arms.
+fn all_bands(better: Better, bands: &[NullBand]) -> String {
+    let lows: Vec<f64> = bands.iter().map(|band| band.low).collect();
+    let highs: Vec<f64> = bands.iter().map(|band| band.high).collect();
+    match (range(&lows), range(&highs)) {
+        (Some((low, _)), Some((_, high))) => words::range(better, low, high),
+        _ => "n/a".into(),
+    }
+}
+
+fn power_row(judgement: &Judgement) -> Option<PowerRow> {
+    let power = judgement.power.filter(|_| judgement.gated)?;
+    Some(PowerRow {
+        cell: judgement.cell.clone(),
+        candidate: judgement.candidate.clone(),
+        sigma: words::size_pct(power.sigma),
+        detectable: words::size_pct(power.detectable),
+        fails_gate: words::size_pct(power.fails_gate),
+        pass_if_unchanged: words::share(power.pass_if_unchanged),
+        rounds_to_pass: power
+            .rounds_to_pass
+            .map_or_else(|| "out of reach".into(), |rounds| rounds.to_string()),
+    })
+}
+
+fn others_row(judgement: &Judgement) -> Option<OthersRow> {
+    let others = judgement.others?;
+    let better = judgement.better;
+    Some(OthersRow {
+        cell: judgement.cell.clone(),
+        candidate: judgement.candidate.clone(),
+        model: judgement.estimate.as_ref().map_or_else(
+            || "n/a".to_owned(),
+            |estimate| words::change(better, estimate.delta),
+        ),
+        median_paired: words::change(better, others.median_paired),
+        ratio_of_medians: words::change(better, others.ratio_of_medians),
+        hodges_lehmann: words::change(better, others.hodges_lehmann),
+    })
+}
+
+/// A note when the usual estimators differ in sign or in their side of the gate.
+fn disagreement(judgement: &Judgement) -> Option<String> {
+    let OtherEstimators {
+        median_paired,
+        ratio_of_medians,
+        hodges_lehmann,
+    } = judgement.others?;
+    let estimate = judgement.estimate?;
+    let all = [
+        ("linear model", estimate.delta),
+        ("median of paired changes", median_paired),
+        ("ratio of medians", ratio_of_medians),
+        ("Hodges–Lehmann", hodges_lehmann),
+    ];
+    let differ = |side: &dyn Fn(f64) -> bool| {
+        all.iter().any(|(_, delta)| side(*delta)) && all.iter().any(|(_, delta)| !side(*delta))
+    };
+    let what = match (
+        differ(&|delta| delta >= judgement.tau),
+        differ(&|delta| delta > 0.0),
+    ) {
+        (true, _) => "lie on both sides of the gate",
+        // Around zero the sign says nothing unless the direction was proven.
+        (false, true) if excludes_zero(judgement) => "differ in sign",
+        _ => return None,
+    };
+    let list: Vec<String> = all
+        .iter()
+        .map(|(name, delta)| format!("{name} {}", words::change(judgement.better, *delta)))
+        .collect();
+    Some(format!(
+        "{} in cell {}: the estimators {what} ({}). The linear model decides.",
+        judgement.candidate,
+        judgement.cell,
+        list.join(", ")
+    ))
+}
+
+fn excludes_zero(judgement: &Judgement) -> bool {
+    judgement
+        .estimate
+        .is_some_and(|estimate| estimate.low > 0.0 || estimate.high < 0.0)
+}
