@@ -86,9 +86,9 @@ impl std::error::Error for Diagnostics {}
 /// The known word nearest to `word`, if it is near enough to be a typing error.
 #[must_use]
 pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // Jaro-Winkler prefers a common beginning; 0.75 accepts two slips in a short
+    // Jaro-Winkler prefers a common beginning; 0.8 accepts two slips in a short
     // key (`retrys`, `artefacts`) and refuses unrelated words.
-    const NEAR_ENOUGH: f64 = 0.75;
+    const NEAR_ENOUGH: f64 = 0.8;
     let folded = word.to_lowercase();
     known
         .map(|candidate| {

@@ -83,6 +83,9 @@ impl<'a> Grammar<'a> {
         let mut repaired = Map::new();
         let mut meant = Vec::new();
         for entry in entries {
+            if self.report.is_full() {
+                break;
+            }
             let inner_path = key_path::child(path, &entry.key);
             let known = schema
                 .pointer("/properties")
@@ -94,7 +97,13 @@ impl<'a> Grammar<'a> {
             }
             let nearest =
                 super::diagnostic::nearest(&entry.key, properties.keys().map(String::as_str));
-            meant.extend(nearest);
+            if let Some(nearest) = nearest
+                && !entries.iter().any(|other| other.key == nearest)
+            {
+                // What is said about the absence of `nearest` would only follow from this.
+                self.report.mark_faulty(&key_path::child(path, nearest));
+                meant.push(nearest);
+            }
             let hint = self.unknown_key_hint(&entry.key, properties);
             let got = format!("the unknown key `{}`", printable(&entry.key));
             let expected = "a known key";
@@ -306,7 +315,9 @@ fn hint(options: &[&Json], value: &Value) -> Option<String> {
         .collect();
     match value {
         Value::Null => Some("give it a value or remove the key".into()),
-        Value::Int(_, text) | Value::Float(_, text) if any("string") && words.is_empty() => {
+        Value::Int(_, text) | Value::Float(_, text)
+            if any("string") && !any("number") && words.is_empty() =>
+        {
             Some(format!("quote it: '{}'", printable(text)))
         }
         Value::Bool(value) if any("string") && words.is_empty() => {
@@ -334,8 +345,12 @@ fn hint(options: &[&Json], value: &Value) -> Option<String> {
     }
 }
 
-/// The first paragraph of a description on one line.
+/// The first sentence of a description on one line.
 fn one_line(text: &str) -> String {
-    let paragraph = text.split("\n\n").next().unwrap_or_default();
-    paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
+    let sentence = text.split(". ").next().unwrap_or_default();
+    sentence
+        .trim_end_matches('.')
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }

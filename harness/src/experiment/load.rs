@@ -47,21 +47,32 @@ pub fn load_bytes(path: &Path, bytes: &[u8]) -> Result<Loaded, Diagnostics> {
     let one = |diagnostic| Diagnostics::new(path, vec![diagnostic]);
     let text = text(bytes).map_err(one)?;
     let (root, faults) = tree::parse(text);
-    let Some(root) = root else {
+    let Some(root) = root.filter(|root| root.value != tree::Value::Null) else {
         return Err(Diagnostics::new(path, or_empty(faults)));
     };
+    // Only without anchors: a reader that follows them could be made to work for ever.
+    let mut faults = faults;
+    if faults.is_empty() {
+        faults.extend(second_opinion(text));
+    }
     let mut report = Report::new(&root);
     report.errors = faults;
     let repaired = grammar::check(&schema::schema(), &root, &mut report);
-    // Always succeeds while schema and types agree; if they ever do not, the
+    // Succeeds always while schema and types agree; if they ever do not, the
     // typed read below says so.
-    if let Ok(experiment) = serde_json::from_value::<Experiment>(repaired) {
-        meaning::check(&experiment, &mut report);
+    let checked = serde_json::from_value::<Experiment>(repaired).ok();
+    if let Some(checked) = &checked {
+        meaning::check(checked, &mut report);
     }
     if !report.errors.is_empty() {
         return Err(Diagnostics::new(path, report.errors));
     }
     let experiment = serde_yaml::from_str(text).map_err(|error| one(typed(&error)))?;
+    if checked.is_some_and(|checked| checked != experiment) {
+        let got = "a file that two YAML readers read differently".to_owned();
+        let hint = "write it plainer: quote text, avoid block scalars".to_owned();
+        return Err(one(fault(Position::START, "plain YAML", got, Some(hint))));
+    }
     report.warnings.sort_by_key(|warning| warning.position);
     Ok(Loaded {
         experiment,
@@ -113,13 +124,18 @@ fn text(bytes: &[u8]) -> Result<&str, Diagnostic> {
         return Err(fault(end_of(valid), "UTF-8 text", got, Some(hint)));
     }
     let text = valid.strip_prefix('\u{feff}').unwrap_or(valid);
-    let unprintable = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t' | '\u{85}');
+    // Readers of YAML 1.1 and 1.2 do not agree whether the separators end a line.
+    let unprintable = |c: char| match c {
+        '\n' | '\r' | '\t' => false,
+        '\u{2028}' | '\u{2029}' => true,
+        other => other.is_control(),
+    };
     if let Some(at) = text.find(unprintable) {
         let got = text[at..]
             .chars()
             .next()
             .map(|c| c.escape_default().to_string());
-        let got = format!("the control character {}", got.unwrap_or_default());
+        let got = format!("the character {}", got.unwrap_or_default());
         return Err(fault(end_of(&text[..at]), "printable text", got, None));
     }
     Ok(text)
@@ -143,18 +159,25 @@ fn or_empty(faults: Vec<Diagnostic>) -> Vec<Diagnostic> {
     vec![fault(Position::START, "an experiment", got, Some(hint))]
 }
 
+/// A syntax error that the parser with places let pass.
+fn second_opinion(text: &str) -> Option<Diagnostic> {
+    let error = serde_yaml::from_str::<serde_yaml::Value>(text).err()?;
+    let mut diagnostic = typed(&error);
+    diagnostic.expected = "YAML".into();
+    diagnostic.hint = Some(tree::QUOTES_HINT.into());
+    Some(diagnostic)
+}
+
 /// A fault that only the typed read saw.
 fn typed(error: &serde_yaml::Error) -> Diagnostic {
     let position = error.location().map_or(Position::START, |place| Position {
         line: place.line(),
         column: place.column(),
     });
-    fault(
-        position,
-        "an experiment",
-        printable(&error.to_string()),
-        None,
-    )
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or_default();
+    let got = format!("an error ({})", printable(what));
+    fault(position, "an experiment", got, None)
 }
 
 fn fault(position: Position, expected: &str, got: String, hint: Option<String>) -> Diagnostic {

@@ -9,7 +9,6 @@ mod output;
 mod workload;
 
 use super::diagnostic::printable;
-use super::key_path::child;
 use super::model::{Experiment, SCHEMA};
 use super::report::Report;
 
@@ -45,7 +44,9 @@ fn head(experiment: &Experiment, report: &mut Report) {
             hint,
         );
     }
-    file_name("name", &experiment.name, report);
+    if let Some((expected, got)) = file_name_fault(&experiment.name) {
+        report.value("name", &expected, &got, None);
+    }
     not_blank("question", &experiment.question, report);
 }
 
@@ -124,29 +125,19 @@ fn not_blank(path: &str, text: &str, report: &mut Report) -> bool {
     !blank
 }
 
-/// A name that becomes part of file names.
-fn file_name(path: &str, name: &str, report: &mut Report) {
+/// What is wrong with a name that becomes part of file names: expected and got.
+fn file_name_fault(name: &str) -> Option<(String, String)> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
     let fits = name.len() <= MAX_NAME_CHARACTERS;
-    if !(starts_well && fits && name.chars().all(good)) {
-        let expected = format!(
-            "a name of 1 to {MAX_NAME_CHARACTERS} ASCII letters, digits, `-`, `_`, `.`, \
-             beginning with a letter or digit"
-        );
-        report.value(path, &expected, &format!("`{}`", printable(name)), None);
+    if starts_well && fits && name.chars().all(good) {
+        return None;
     }
-}
-
-/// Environment variables as a mapping.
-fn environment<'a>(
-    path: &str,
-    variables: impl Iterator<Item = (&'a String, &'a String)>,
-    report: &mut Report,
-) {
-    for (name, _) in variables {
-        variable_name(&child(path, name), name, report);
-    }
+    let expected = format!(
+        "a name of 1 to {MAX_NAME_CHARACTERS} ASCII letters, digits, `-`, `_`, `.`, \
+         beginning with a letter or digit"
+    );
+    Some((expected, format!("`{}`", printable(name))))
 }
 
 fn variable_name(path: &str, name: &str, report: &mut Report) {

@@ -9,6 +9,9 @@ use super::diagnostic::{Diagnostic, Position};
 use super::key_path;
 use super::tree::{Node, Value};
 
+/// More errors than this help nobody, and a hostile file could make millions.
+const MAX_ERRORS: usize = 200;
+
 /// Where a key and its value stand.
 #[derive(Debug, Clone, Copy)]
 struct Place {
@@ -57,6 +60,16 @@ impl Report {
         self.faulty.push(path.to_owned());
     }
 
+    /// Whether something stands at `path` in the file.
+    pub(crate) fn contains(&self, path: &str) -> bool {
+        self.places.contains_key(path)
+    }
+
+    /// Whether there are so many errors that further ones are dropped.
+    pub(crate) fn is_full(&self) -> bool {
+        self.errors.len() >= MAX_ERRORS
+    }
+
     /// Whether `path`, or what it lies in, is already known to be wrong.
     pub(crate) fn is_faulty(&self, path: &str) -> bool {
         self.faulty
@@ -73,7 +86,7 @@ impl Report {
 
     /// An error about the value at `path`.
     pub(crate) fn value(&mut self, path: &str, expected: &str, got: &str, hint: Option<String>) {
-        if !self.is_faulty(path) {
+        if !self.is_full() && !self.is_faulty(path) {
             let position = self.place(path).value;
             self.errors
                 .push(diagnostic(position, path, expected, got, hint));
@@ -82,7 +95,7 @@ impl Report {
 
     /// An error about the key at `path`, or about what is missing under it.
     pub(crate) fn key(&mut self, path: &str, expected: &str, got: &str, hint: Option<String>) {
-        if !self.is_faulty(path) {
+        if !self.is_full() && !self.is_faulty(path) {
             let position = self.place(path).key;
             self.errors
                 .push(diagnostic(position, path, expected, got, hint));

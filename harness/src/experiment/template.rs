@@ -1,5 +1,5 @@
-//! Fills a command line: `{artifact}`, `{artifact:<file name>}`, `{arm}` and the
-//! variables of a cell.
+//! Fills a command line: `{artifact}`, `{artifact:<file name>}`, `{artifact_dir}`,
+//! `{arm}` and the variables of a cell; and `{artifact_dir}` in environment values.
 //!
 //! The line is split into words first, as a POSIX shell would split it, and the
 //! placeholders are replaced inside the words: a value with spaces stays one
@@ -13,25 +13,60 @@
 
 use indexmap::IndexMap;
 
-use super::diagnostic::did_you_mean;
+use super::diagnostic::nearest;
+
+/// The names that are known in every command line.
+pub(crate) const FIXED_NAMES: [&str; 3] = ["artifact", "artifact_dir", "arm"];
+/// The name that is known in the value of an environment variable.
+pub(crate) const VALUE_NAME: &str = "artifact_dir";
 
 /// A command line that cannot be filled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected {}, got {}{}", self.expected(), self.got(), self.hint().map_or(String::new(), |hint| format!("; {hint}")))]
 pub enum TemplateError {
     /// A quote is never closed, or a backslash ends the line.
-    #[error("words as a shell splits them, got an unclosed quote or a final backslash")]
     Unsplittable,
     /// There is no word at all.
-    #[error("at least one word, got none")]
     Empty,
     /// No such placeholder.
-    #[error("a known placeholder, got `{{{name}}}`; {hint}")]
     Unknown {
         /// What stands between the braces.
         name: String,
-        /// The nearest known one, or how to write it literally.
-        hint: String,
+        /// The nearest known one.
+        nearest: Option<String>,
     },
+}
+
+impl TemplateError {
+    /// What should stand there.
+    pub(crate) fn expected(&self) -> &'static str {
+        match self {
+            TemplateError::Unsplittable => "words as a shell splits them",
+            TemplateError::Empty => "at least one word",
+            TemplateError::Unknown { .. } => "a known placeholder",
+        }
+    }
+
+    /// What stands there.
+    pub(crate) fn got(&self) -> String {
+        match self {
+            TemplateError::Unsplittable => "an unclosed quote or a final backslash".into(),
+            TemplateError::Empty => "none".into(),
+            TemplateError::Unknown { name, .. } => format!("`{{{name}}}`"),
+        }
+    }
+
+    /// What to do.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let TemplateError::Unknown { name, nearest } = self else {
+            return None;
+        };
+        let literal = format!("write `{{{{{name}}}}}` for the plain text");
+        Some(match nearest {
+            Some(nearest) => format!("did you mean `{{{nearest}}}`? ({literal})"),
+            None => literal,
+        })
+    }
 }
 
 /// The words of `command` with every placeholder replaced from `vars`.
@@ -43,22 +78,26 @@ pub fn fill(command: &str, vars: &IndexMap<String, String>) -> Result<Vec<String
     if words.is_empty() {
         return Err(TemplateError::Empty);
     }
-    words
-        .iter()
-        .map(|word| {
-            let mut filled = String::with_capacity(word.len());
-            for piece in pieces(word) {
-                match piece {
-                    Piece::Literal(text) => filled.push_str(text),
-                    Piece::Placeholder(name) => match vars.get(name) {
-                        Some(value) => filled.push_str(value),
-                        None => return Err(unknown(name, vars.keys().map(String::as_str))),
-                    },
-                }
-            }
-            Ok(filled)
-        })
-        .collect()
+    words.iter().map(|word| fill_value(word, vars)).collect()
+}
+
+/// `text` with every placeholder replaced from `vars`; nothing is split. For the
+/// values of environment variables.
+///
+/// # Errors
+/// [`TemplateError::Unknown`].
+pub fn fill_value(text: &str, vars: &IndexMap<String, String>) -> Result<String, TemplateError> {
+    let mut filled = String::with_capacity(text.len());
+    for piece in pieces(text) {
+        match piece {
+            Piece::Literal(text) => filled.push_str(text),
+            Piece::Placeholder(name) => match vars.get(name) {
+                Some(value) => filled.push_str(value),
+                None => return Err(unknown(name, vars.keys().map(String::as_str))),
+            },
+        }
+    }
+    Ok(filled)
 }
 
 /// The placeholders of `command`, in reading order, each as often as it stands there.
@@ -70,25 +109,26 @@ pub(crate) fn placeholders(command: &str) -> Result<Vec<String>, TemplateError> 
     if words.is_empty() {
         return Err(TemplateError::Empty);
     }
-    let names = words.iter().flat_map(|word| pieces(word));
-    Ok(names
-        .filter_map(|piece| match piece {
-            Piece::Placeholder(name) => Some(name.to_owned()),
-            Piece::Literal(_) => None,
-        })
+    Ok(words
+        .iter()
+        .flat_map(|word| value_placeholders(word))
+        .map(str::to_owned)
         .collect())
+}
+
+/// The placeholders of `text`, in reading order.
+pub(crate) fn value_placeholders(text: &str) -> impl Iterator<Item = &str> {
+    pieces(text).into_iter().filter_map(|piece| match piece {
+        Piece::Placeholder(name) => Some(name),
+        Piece::Literal(_) => None,
+    })
 }
 
 /// The error for `name`, which is none of `known`.
 pub(crate) fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> TemplateError {
-    let literal = format!("write `{{{{{name}}}}}` for the plain text");
-    let hint = match did_you_mean(name, known) {
-        Some(nearest) => format!("{nearest} ({literal})"),
-        None => literal,
-    };
     TemplateError::Unknown {
         name: name.to_owned(),
-        hint,
+        nearest: nearest(name, known).map(str::to_owned),
     }
 }
 
@@ -151,4 +191,95 @@ pub(crate) fn is_identifier(name: &str) -> bool {
         .next()
         .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && characters.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(command: &str) -> Result<Vec<String>, String> {
+        let vars = [
+            ("artifact", "/cache/a b/jq"),
+            ("artifact:libjq.so", "/cache/a b/libjq.so"),
+            ("artifact_dir", "/cache/a b"),
+            ("arm", "base"),
+            ("size", "'; rm -rf /"),
+        ];
+        let vars = vars.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        fill(command, &IndexMap::from(vars)).map_err(|error| error.to_string())
+    }
+
+    fn words(command: &str) -> Vec<String> {
+        filled(command).unwrap()
+    }
+
+    #[test]
+    fn a_value_stays_one_word_and_is_never_syntax() {
+        assert_eq!(
+            words("{artifact} --size={size} {artifact:libjq.so}"),
+            ["/cache/a b/jq", "--size='; rm -rf /", "/cache/a b/libjq.so"]
+        );
+        assert_eq!(words("'{arm} x' \"{arm}\""), ["base x", "base"]);
+    }
+
+    #[test]
+    fn a_value_is_not_filled_again() {
+        let vars = IndexMap::from([("a".to_owned(), "{b}".to_owned())]);
+        assert_eq!(fill("{a}", &vars).unwrap(), ["{b}"]);
+    }
+
+    #[test]
+    fn braces_of_other_languages_stay() {
+        for text in [
+            "{a: 1}",
+            "{print $1}",
+            "{}",
+            "{1}",
+            "{\"size\":1}",
+            "{a:{b:1}}",
+            "}{",
+            "{",
+            "{arm",
+            "{ärm}",
+            "{artifact:",
+        ] {
+            let quoted = shell_words::quote(text).into_owned();
+            assert_eq!(words(&quoted), [text]);
+        }
+        let jq =
+            "12000 as $size | [range($size)] | getpath(range(100;$size-100) | [.]) |= 0 | empty";
+        assert_eq!(words(&format!("jq -n '{jq}'"))[2], jq);
+    }
+
+    #[test]
+    fn doubled_braces_lose_their_outer_pair() {
+        assert_eq!(words("{{arm}} {{nobody}}"), ["{arm}", "{nobody}"]);
+        assert_eq!(words("{{{arm}}}"), ["{{arm}}"]);
+        assert_eq!(words("{{arm}"), ["{base"]);
+    }
+
+    #[test]
+    fn an_unknown_name_and_an_open_quote_are_errors() {
+        assert_eq!(
+            filled("{sise}").unwrap_err(),
+            "expected a known placeholder, got `{sise}`; did you mean `{size}`? \
+             (write `{{sise}}` for the plain text)"
+        );
+        assert!(
+            filled("{artifact:libjk.so}")
+                .unwrap_err()
+                .contains("{artifact:libjq.so}")
+        );
+        assert!(filled("x 'y").unwrap_err().contains("unclosed quote"));
+        assert!(filled("  ").unwrap_err().contains("at least one word"));
+    }
+
+    #[test]
+    fn an_environment_value_is_filled_without_splitting() {
+        let vars = IndexMap::from([("artifact_dir".to_owned(), "/c".to_owned())]);
+        assert_eq!(
+            fill_value("{artifact_dir}/lib: 'x", &vars).unwrap(),
+            "/c/lib: 'x"
+        );
+    }
 }

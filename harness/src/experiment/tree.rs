@@ -5,6 +5,8 @@
 //! core schema), so that the check and the typed read see the same values; a
 //! test compares the two. Depth and size are bounded before anything is built.
 
+use std::collections::HashMap;
+
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use super::diagnostic::{Diagnostic, Position, printable};
@@ -13,7 +15,11 @@ use super::key_path;
 /// Deepest nesting; an experiment needs five.
 const MAX_DEPTH: usize = 32;
 /// Most values in a file; a matrix of thousands of values is a mistake.
-const MAX_NODES: usize = 50_000;
+const MAX_NODES: usize = 20_000;
+
+/// What most syntax errors come from.
+pub(crate) const QUOTES_HINT: &str =
+    "a value that begins with one of { [ > | & * ! % @ ` needs quotes, such as '> 0'";
 
 /// A value and where it stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -173,6 +179,7 @@ impl<'a> Builder<'a> {
 
     fn map(&mut self, path: &str, depth: usize) -> Result<Value, Stop> {
         let mut entries: Vec<Entry> = Vec::new();
+        let mut lines: HashMap<String, usize> = HashMap::new();
         loop {
             let (event, span) = self.inner()?;
             let at = position(span.start);
@@ -202,8 +209,7 @@ impl<'a> Builder<'a> {
                 node.position = at;
             }
             let Some(key) = key else { continue };
-            if let Some(first) = entries.iter().find(|entry| entry.key == key) {
-                let line = first.position.line;
+            if let Some(line) = lines.insert(key.clone(), at.line) {
                 self.fault(
                     at,
                     &inner_path,
@@ -263,7 +269,7 @@ impl<'a> Builder<'a> {
         } else if error.info().contains("indent") || error.info().contains("mapping values") {
             Some("check the indentation; text with `: ` or ` #` inside needs quotes")
         } else {
-            Some("a value that begins with one of { [ > | & * ! % @ ` needs quotes, such as '> 0'")
+            Some(QUOTES_HINT)
         };
         let got = format!("a syntax error ({})", printable(error.info()));
         self.fault(at, "", "YAML", &got, hint);
@@ -343,4 +349,74 @@ fn float(text: &str) -> Option<f64> {
     }
     let number: f64 = text.parse().ok()?;
     number.is_finite().then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The tree as serde_yaml would have read it.
+    fn plain(node: &Node) -> serde_yaml::Value {
+        use serde_yaml::Value as Yaml;
+        match &node.value {
+            Value::Null | Value::Faulty => Yaml::Null,
+            Value::Bool(value) => Yaml::Bool(*value),
+            Value::Int(number, text) => match (u64::try_from(*number), i64::try_from(*number)) {
+                (Ok(number), _) => Yaml::from(number),
+                (_, Ok(number)) => Yaml::from(number),
+                // serde_yaml's untyped value has no wider integer: it keeps a float.
+                _ => Yaml::from(text.parse::<f64>().unwrap()),
+            },
+            Value::Float(number, _) => Yaml::from(*number),
+            Value::Text(text, _) => Yaml::from(text.as_str()),
+            Value::List(items) => Yaml::Sequence(items.iter().map(plain).collect()),
+            Value::Map(entries) => entries
+                .iter()
+                .map(|entry| (Yaml::from(entry.key.as_str()), plain(&entry.node)))
+                .collect::<serde_yaml::Mapping>()
+                .into(),
+        }
+    }
+
+    fn root(text: &str) -> Node {
+        let (root, faults) = parse(text);
+        assert_eq!(faults, vec![]);
+        root.unwrap()
+    }
+
+    #[test]
+    fn every_value_knows_its_place() {
+        let root = root("a:\n  b: [1, x]\nc:\nd: 2\n");
+        let Value::Map(entries) = &root.value else {
+            panic!("{root:?}");
+        };
+        let at = |line, column| Position { line, column };
+        let Value::Map(inner) = &entries[0].node.value else {
+            panic!("{entries:?}");
+        };
+        assert_eq!(inner[0].position, at(2, 3));
+        let Value::List(items) = &inner[0].node.value else {
+            panic!("{inner:?}");
+        };
+        assert_eq!(items[1].position, at(2, 10));
+        assert_eq!(entries[1].node.position, at(3, 1), "the key's place");
+    }
+
+    proptest! {
+        #[test]
+        fn scalars_are_resolved_as_serde_yaml_resolves_them(
+            scalar in "(\\+|-)?(0x|0o|0b|0)?[0-9a-fA-F]{1,10}|[0-9.eE+-]{1,8}|(\\+|-)?\\.(inf|nan|NaN|INF)|(tru|fals|nul)[eEl]|[yYnN]|~|null|[0-9]{18,21}"
+        ) {
+            let text = format!("key: {scalar}\n");
+            let expected: Result<serde_yaml::Value, _> = serde_yaml::from_str(&text);
+            // A lone `-` begins a list there; both may refuse it.
+            let (Some(node), Ok(expected)) = (parse(&text).0, expected) else {
+                return Ok(());
+            };
+            let got = format!("{:?}", plain(&node));
+            prop_assert_eq!(got, format!("{expected:?}"), "{}", scalar);
+        }
+    }
 }

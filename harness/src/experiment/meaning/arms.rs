@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::path::{Component, Path};
 
+use indexmap::IndexMap;
+
 use super::super::diagnostic::{did_you_mean, names, printable};
 use super::super::expand;
 use super::super::key_path::{child, item};
 use super::super::model::{Arm, Experiment, Nulls};
 use super::super::report::Report;
-use super::{environment, file_name, not_blank, variable_name};
+use super::super::template::{self, VALUE_NAME};
+use super::{file_name_fault, not_blank, variable_name};
 
 /// The revision that means the tree as it is.
 const WORKTREE: &str = "worktree";
@@ -22,7 +25,9 @@ pub(super) fn check(experiment: &Experiment, report: &mut Report) {
     let mut folded: HashMap<String, &str> = HashMap::new();
     for (name, arm) in &experiment.arms {
         let path = child("arms", name);
-        file_name(&path, name, report);
+        if let Some((expected, got)) = file_name_fault(name) {
+            report.key(&path, &expected, &got, None);
+        }
         if let Some(twin) = folded.insert(name.to_lowercase(), name) {
             // Output files of the two would be one file on some file systems.
             let got = format!("`{name}` and `{twin}`");
@@ -78,7 +83,7 @@ fn one_arm(path: &str, arm: &Arm, experiment: &Experiment, report: &mut Report) 
         let expected = "a path relative to the experiment file";
         report.value(&at("patch"), expected, &got, None);
     }
-    environment(&at("env"), arm.env.iter(), report);
+    attempt_environment(&at("env"), &arm.env, report);
 }
 
 fn revision(path: &str, rev: &str, experiment: &Experiment, report: &mut Report) {
@@ -104,7 +109,9 @@ fn nulls(experiment: &Experiment, report: &mut Report) {
         return;
     };
     if list.is_empty() {
-        let hint = format!("write `nulls: [{}]`; {WHY_NULLS}", experiment.base);
+        let some = experiment.arms.get_key_value(&experiment.base);
+        let example = some.map_or("all".into(), |(name, _)| format!("[{name}]"));
+        let hint = format!("write `nulls: {example}`; {WHY_NULLS}");
         report.value("nulls", "`all` or at least one arm", "none", Some(hint));
     }
     let mut copies: HashMap<&str, usize> = HashMap::new();
@@ -140,13 +147,12 @@ fn known_arm(path: &str, name: &str, experiment: &Experiment, report: &mut Repor
     let known = || experiment.arms.keys().map(String::as_str);
     let expected = format!("the name of an arm ({})", names(known()));
     let got = format!("`{}`", printable(name));
-    let hint = did_you_mean(name, known());
-    if path == "base" && !report.is_faulty(path) && hint.is_none() {
-        let hint = "name one of the arms `base`, or say `base: <arm>`".to_owned();
-        report.value(path, &expected, &got, Some(hint));
+    let hint = if path == "base" && !report.contains("base") {
+        Some("call one of the arms `base`, or add `base: <arm>`".into())
     } else {
-        report.value(path, &expected, &got, hint);
-    }
+        did_you_mean(name, known())
+    };
+    report.value(path, &expected, &got, hint);
 }
 
 fn source(experiment: &Experiment, report: &mut Report) {
@@ -178,7 +184,10 @@ fn build(experiment: &Experiment, report: &mut Report) {
         return;
     };
     not_blank("build.command", &build.command, report);
-    environment("build.env", build.env.iter(), report);
+    environment("build.env", &build.env, report);
+    for (index, folder) in build.keep.iter().flatten().enumerate() {
+        relative(&item("build.keep", index), folder, report);
+    }
     if build.artifacts.is_empty() {
         report.value("build.artifacts", "at least one file", "none", None);
     }
@@ -200,7 +209,7 @@ fn relative(path: &str, file: &Path, report: &mut Report) {
     let inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if file.file_name().is_none() || !file.components().all(inside) {
         let got = format!("`{}`", printable(&file.to_string_lossy()));
-        let expected = "a file below the checkout's root, without `..`";
+        let expected = "a path below the checkout's root, without `..`";
         report.value(path, expected, &got, None);
     }
 }
@@ -215,8 +224,27 @@ fn expandable(path: &str, text: &str, report: &mut Report) {
     }
 }
 
+fn environment(path: &str, variables: &IndexMap<String, String>, report: &mut Report) {
+    for name in variables.keys() {
+        variable_name(&child(path, name), name, report);
+    }
+}
+
+/// As `environment`; the values may name the artifacts' folder.
+fn attempt_environment(path: &str, variables: &IndexMap<String, String>, report: &mut Report) {
+    environment(path, variables, report);
+    for (name, value) in variables {
+        let unknown = template::value_placeholders(value).find(|name| *name != VALUE_NAME);
+        if let Some(unknown) = unknown {
+            let error = template::unknown(unknown, [VALUE_NAME].into_iter());
+            let path = child(path, name);
+            report.value(&path, error.expected(), &error.got(), error.hint());
+        }
+    }
+}
+
 fn outer_environment(experiment: &Experiment, report: &mut Report) {
-    environment("env", experiment.env.iter(), report);
+    attempt_environment("env", &experiment.env, report);
     for (index, name) in experiment.pass_env.iter().enumerate() {
         let path = item("pass_env", index);
         variable_name(&path, name, report);

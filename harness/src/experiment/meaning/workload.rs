@@ -10,7 +10,7 @@ use super::super::key_path::{child, item};
 use super::super::matrix;
 use super::super::model::{Experiment, Scalar};
 use super::super::report::Report;
-use super::super::template::{self, TemplateError, is_identifier};
+use super::super::template::{self, FIXED_NAMES, TemplateError, is_identifier};
 
 /// More cells than this are a slip, and their names alone would fill memory.
 const MAX_CELLS: usize = 1000;
@@ -51,8 +51,9 @@ pub(super) fn check(experiment: &Experiment, report: &mut Report) {
 }
 
 fn variable(path: &str, name: &str, report: &mut Report) {
-    if !is_identifier(name) || name == "arm" || name == "artifact" {
-        let expected = "a variable name of letters, digits and `_`, neither `arm` nor `artifact`";
+    if !is_identifier(name) || FIXED_NAMES.contains(&name) {
+        let expected = "a variable name of letters, digits and `_`, no digit first, none of \
+                        `artifact`, `artifact_dir`, `arm`";
         report.key(path, expected, &format!("`{}`", printable(name)), None);
     }
 }
@@ -93,13 +94,14 @@ fn command(experiment: &Experiment, all: &[IndexMap<String, Scalar>], report: &m
     let files = artifact_names(experiment);
     let mut reported: Vec<&str> = Vec::new();
     for name in &used {
-        let fixed = || ["arm", "artifact"].into_iter();
-        let known_files = || files.iter().map(String::as_str);
-        let missing = all.iter().position(|cell| {
-            !cell.contains_key(name)
-                && !fixed().any(|known| known == name)
-                && !known_files().any(|known| known == name)
-        });
+        let fixed = || {
+            FIXED_NAMES
+                .into_iter()
+                .chain(files.iter().map(String::as_str))
+        };
+        let missing = all
+            .iter()
+            .position(|cell| !cell.contains_key(name) && !fixed().any(|known| known == name));
         let Some(missing) = missing else { continue };
         if reported.contains(&name.as_str()) || consequence(name, report) {
             continue;
@@ -110,7 +112,7 @@ fn command(experiment: &Experiment, all: &[IndexMap<String, Scalar>], report: &m
             report.value(path, "placeholders that every cell knows", &got, None);
         } else {
             let variables = all[missing].keys().map(String::as_str);
-            let known = fixed().chain(known_files()).chain(variables);
+            let known = fixed().chain(variables);
             fault(&template::unknown(name, known), report);
         }
     }
@@ -119,15 +121,7 @@ fn command(experiment: &Experiment, all: &[IndexMap<String, Scalar>], report: &m
 }
 
 fn fault(error: &TemplateError, report: &mut Report) {
-    let text = error.to_string();
-    let (expected, got) = text
-        .split_once(", got ")
-        .unwrap_or((&text, "something else"));
-    let (got, hint) = match got.split_once("; ") {
-        Some((got, hint)) => (got, Some(hint.to_owned())),
-        None => (got, None),
-    };
-    report.value("command", expected, got, hint);
+    report.value("command", error.expected(), &error.got(), error.hint());
 }
 
 /// Whether `name` may be unknown only because another value could not be read.
