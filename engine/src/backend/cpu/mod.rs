@@ -4,6 +4,7 @@
 //! Two sets of stages share the queue: `reference` (float32, the obvious twin) and `fast`.
 
 mod device;
+pub mod kernel;
 mod mode;
 mod open;
 mod queue;

@@ -1,0 +1,220 @@
+//! Activations as int8, one scale for each group of columns.
+//!
+//! A product with affine weights is, group by group,
+//! y = Σ_g s_w·s_x·(q_w·q_x) + b_w·Σx: the first term in integers, the second
+//! with the sum of the f32 activations, so that the bias term, which carries
+//! the mean of the weights, has no quantisation error.
+
+#![expect(
+    unsafe_code,
+    reason = "hands checked slices to kernels of one instruction set"
+)]
+
+use super::Kernels;
+use super::dispatch::isa_entry;
+use super::huge_pages::AlignedBuffer;
+use super::lanes::{LANES, Lanes};
+use super::pool::{Disjoint, share};
+
+/// The largest code; −128 is not used, so that the range is symmetric.
+const LARGEST_CODE: f32 = 127.0;
+/// Below this a group counts as zero: its inverse scale would overflow.
+const SMALLEST_PEAK: f32 = 1e-30;
+/// Fewer tokens are quantised by the caller alone: less than a pool's start.
+const POOL_TOKENS: usize = 8;
+
+/// A few tokens' activations, quantised for one matrix's group size.
+#[derive(Debug)]
+pub struct Activations {
+    tokens: usize,
+    columns: usize,
+    group: usize,
+    pub(super) codes: AlignedBuffer<i8>,
+    pub(super) scales: AlignedBuffer<f32>,
+    pub(super) sums: AlignedBuffer<f32>,
+}
+
+impl Default for Activations {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Activations {
+    /// Empty; grows at the first use.
+    #[must_use]
+    pub fn new() -> Self {
+        Activations {
+            tokens: 0,
+            columns: 0,
+            group: 1,
+            codes: AlignedBuffer::zeroed(0),
+            scales: AlignedBuffer::zeroed(0),
+            sums: AlignedBuffer::zeroed(0),
+        }
+    }
+
+    /// Tokens held.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// Columns of each token.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Columns that share a scale.
+    #[must_use]
+    pub fn group(&self) -> usize {
+        self.group
+    }
+
+    /// Quantises `x`, `[tokens][columns]`, in groups of `group` columns.
+    ///
+    /// For each group: scale = max |x| / 127, code = x / scale rounded to
+    /// nearest even, sum = Σ x in f32. Memory is kept for the next call.
+    ///
+    /// # Panics
+    /// When `columns` is no multiple of `group`, `group` none of 16, or `x`
+    /// no multiple of `columns`.
+    pub fn quantise(&mut self, kernels: &Kernels, x: &[f32], columns: usize, group: usize) {
+        assert!(
+            group.is_multiple_of(LANES) && group > 0,
+            "group of {group} columns"
+        );
+        assert!(
+            columns.is_multiple_of(group) && columns > 0,
+            "{columns} columns in groups of {group}"
+        );
+        assert!(
+            x.len().is_multiple_of(columns),
+            "{} values of {columns} columns",
+            x.len()
+        );
+        self.tokens = x.len() / columns;
+        self.columns = columns;
+        self.group = group;
+        let groups = x.len() / group;
+        if self.codes.len() < x.len() {
+            self.codes = AlignedBuffer::zeroed(x.len());
+        }
+        if self.scales.len() < groups {
+            self.scales = AlignedBuffer::zeroed(groups);
+            self.sums = AlignedBuffer::zeroed(groups);
+        }
+        let codes = Disjoint::new(&mut self.codes);
+        let scales = Disjoint::new(&mut self.scales);
+        let sums = Disjoint::new(&mut self.sums);
+        let run = |worker: usize, workers: usize| {
+            let range = share(groups, worker, workers);
+            let columns = range.start * group..range.end * group;
+            // SAFETY: shares are disjoint and the buffers outlive the job; the
+            // instruction set is available, as `Kernels` guarantees.
+            unsafe {
+                quantise_groups(
+                    kernels.isa(),
+                    &x[columns.clone()],
+                    group,
+                    codes.part(columns),
+                    scales.part(range.clone()),
+                    sums.part(range),
+                );
+            }
+        };
+        if self.tokens < POOL_TOKENS {
+            run(0, 1)
+        } else {
+            kernels.pool().run(run)
+        }
+    }
+}
+
+isa_entry! {
+    /// Lengths: `codes` as `x`, `scales` and `sums` one for each group.
+    fn quantise_groups(x: &[f32], group: usize, codes: &mut [i8], scales: &mut [f32], sums: &mut [f32])
+        = quantise_kernel
+}
+
+/// # Safety
+/// Those of [`Lanes`] and of `quantise_groups`.
+#[inline(always)]
+unsafe fn quantise_kernel<L: Lanes>(
+    x: &[f32],
+    group: usize,
+    codes: &mut [i8],
+    scales: &mut [f32],
+    sums: &mut [f32],
+) {
+    let (x, codes) = (x.as_ptr(), codes.as_mut_ptr());
+    for (index, (scale, sum)) in scales.iter_mut().zip(sums).enumerate() {
+        // SAFETY: `index` counts groups, and a group is whole vectors.
+        unsafe {
+            let (x, codes) = (x.add(index * group), codes.add(index * group));
+            let mut total = L::splat(0.0);
+            let mut peak = L::splat(0.0);
+            for column in (0..group).step_by(LANES) {
+                let x = L::load(x.add(column));
+                total = L::add(total, x);
+                peak = L::max(peak, L::abs(x));
+            }
+            let peak = L::largest(peak);
+            let inverse = if peak > SMALLEST_PEAK {
+                LARGEST_CODE / peak
+            } else {
+                0.0
+            };
+            *scale = if peak > SMALLEST_PEAK {
+                peak / LARGEST_CODE
+            } else {
+                0.0
+            };
+            *sum = L::sum(total);
+            for column in (0..group).step_by(LANES) {
+                let x = L::load(x.add(column));
+                L::store_i8(codes.add(column), L::mul(x, L::splat(inverse)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{every_isa, wave};
+    use super::*;
+
+    #[test]
+    fn codes_scales_and_sums_are_those_of_the_definition_on_every_isa() {
+        for kernels in every_isa(2) {
+            for (tokens, columns, group) in [(1, 64, 64), (3, 96, 32), (17, 256, 128)] {
+                let x = wave(tokens * columns, 0.7);
+                let mut activations = Activations::new();
+                activations.quantise(&kernels, &x, columns, group);
+                for (index, x) in x.chunks(group).enumerate() {
+                    let peak = x.iter().fold(0.0f32, |peak, x| peak.max(x.abs()));
+                    assert_eq!(activations.scales[index], peak / 127.0);
+                    let sum: f64 = x.iter().map(|&x| f64::from(x)).sum();
+                    // Sums of at most 128 values below 4 in f32.
+                    assert!((f64::from(activations.sums[index]) - sum).abs() < 1e-5);
+                    for (column, &x) in x.iter().enumerate() {
+                        let code = (x * (127.0 / peak)).round_ties_even();
+                        assert_eq!(f32::from(activations.codes[index * group + column]), code);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_of_zeros_has_scale_zero_and_codes_zero() {
+        for kernels in every_isa(1) {
+            let mut activations = Activations::new();
+            activations.quantise(&kernels, &[1.0; 32], 32, 32);
+            activations.quantise(&kernels, &[0.0; 32], 32, 32);
+            assert_eq!((activations.scales[0], activations.sums[0]), (0.0, 0.0));
+            assert!(activations.codes.iter().all(|&code| code == 0));
+        }
+    }
+}

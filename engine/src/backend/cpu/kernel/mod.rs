@@ -1,0 +1,49 @@
+//! Kernels of the CPU back end over plain slices; they know no model.
+//!
+//! Build a [`Kernels`] (instruction set and threads) once, repack the weights
+//! ([`QuantisedMatrix`], [`PlainMatrix`]) at load, and call:
+//!
+//! - [`Activations::quantise`], then [`product`] or [`gated_product`], for
+//!   affine weights; [`plain_product`] for bf16, f16 and f32 ones;
+//! - [`decode_attention`] and [`prefill_attention`] over a KV cache;
+//! - the functions of [`elementwise`].
+//!
+//! All results are the same bits for any number of threads, any instruction
+//! set, and however many tokens are computed together. Sizes that do not fit
+//! are a mistake of the calling code, and panic.
+
+mod activation;
+mod attention;
+mod dispatch;
+pub mod elementwise;
+mod exp;
+mod gated;
+mod huge_pages;
+mod kernels;
+mod lanes;
+mod plain;
+mod plain_product;
+mod pool;
+mod product;
+#[cfg(test)]
+mod product_tests;
+mod repack;
+mod source;
+#[cfg(test)]
+mod testing;
+
+pub use activation::Activations;
+pub use attention::{
+    AttentionShape, DecodeScratch, KvElement, KvSegment, KvView, PrefillQueries, decode_attention,
+    prefill_attention, write_rows,
+};
+pub use dispatch::{CpuFeatures, DispatchError, Isa, KernelChoice, choose};
+pub use gated::{Gate, gated_product};
+pub use huge_pages::{ALIGNMENT_BYTES, AlignedBuffer, Plain};
+pub use kernels::{Kernels, KernelsError};
+pub use plain::PlainMatrix;
+pub use plain_product::plain_product;
+pub use pool::{Pool, share};
+pub use product::{product, product_argmax};
+pub use repack::{BLOCK_ROWS, QuantisedMatrix};
+pub use source::{AffineSource, FloatKind, FloatSource, PlainSource, RepackError};

@@ -1,0 +1,419 @@
+//! Quantised weights times int8 activations: y = W·x for one token or many.
+//!
+//! One token reads every weight once, so it runs at the speed of memory: a
+//! worker streams its blocks of rows, and high nibbles are not even shifted.
+//! Many tokens reuse each unpacked vector of codes: a register tile of row
+//! blocks × tokens, tile after tile over the tokens while the blocks stay in
+//! the cache. Both add in the same order, group after group, so a token's
+//! result does not depend on how many are computed together.
+
+#![expect(
+    unsafe_code,
+    reason = "streams checked buffers through kernels of one instruction set"
+)]
+#![expect(
+    clippy::needless_range_loop,
+    reason = "indices into register tiles, in lockstep"
+)]
+
+use super::Kernels;
+use super::activation::Activations;
+use super::dispatch::isa_entry;
+use super::elementwise::argmax_of;
+use super::lanes::{LANES, Lanes};
+use super::pool::{Disjoint, share};
+use super::repack::{BLOCK_ROWS, QuantisedMatrix};
+use super::source::FloatKind;
+
+/// Tokens for which a tile's blocks stay in the cache.
+const TOKENS_AT_A_TIME: usize = 256;
+
+/// y = W·x for every token of `x`; `y` is `[tokens][rows]`.
+///
+/// # Panics
+/// When the columns, group or length of `y` do not fit.
+pub fn product(kernels: &Kernels, matrix: &QuantisedMatrix, x: &Activations, y: &mut [f32]) {
+    assert_eq!(y.len(), x.tokens() * matrix.rows(), "length of the output");
+    let operands = Operands::new(matrix, x);
+    let y = Disjoint::new(y);
+    kernels.pool().run(|worker, workers| {
+        let blocks = operands.share(worker, workers);
+        // SAFETY: `Operands` has checked the sizes; workers write disjoint
+        // rows; the instruction set is available.
+        unsafe {
+            rows_of_product(
+                kernels.isa(),
+                &operands,
+                blocks.start,
+                blocks.end,
+                y.as_ptr(),
+            )
+        };
+    });
+}
+
+/// [`product`] for one token, and the index of its largest element, the first
+/// of equals.
+///
+/// # Panics
+/// When the sizes do not fit or there is not exactly one token.
+pub fn product_argmax(
+    kernels: &Kernels,
+    matrix: &QuantisedMatrix,
+    x: &Activations,
+    y: &mut [f32],
+) -> usize {
+    assert_eq!(
+        (x.tokens(), y.len()),
+        (1, matrix.rows()),
+        "tokens and length of the output"
+    );
+    let operands = Operands::new(matrix, x);
+    let shared = Disjoint::new(y);
+    let best = std::sync::Mutex::new((f32::NEG_INFINITY, usize::MAX));
+    kernels.pool().run(|worker, workers| {
+        let blocks = operands.share(worker, workers);
+        let rows = blocks.start * BLOCK_ROWS..matrix.rows().min(blocks.end * BLOCK_ROWS);
+        if rows.is_empty() {
+            return;
+        }
+        // SAFETY: as in `product`; the rows read back are the worker's own.
+        let own = unsafe {
+            let start = shared.as_ptr();
+            rows_of_product(kernels.isa(), &operands, blocks.start, blocks.end, start);
+            shared.part(rows.clone())
+        };
+        let index = argmax_of(kernels, own);
+        let (value, index) = (own[index], rows.start + index);
+        let mut best = best
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if value > best.0 || (value == best.0 && index < best.1) {
+            *best = (value, index);
+        }
+    });
+    let best = best
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    // All NaN: no element is larger than any other.
+    if best.1 == usize::MAX { 0 } else { best.1 }
+}
+
+/// A matrix and activations that fit each other, as the kernels read them.
+pub(super) struct Operands<'a> {
+    data: &'a [u8],
+    codes: &'a [i8],
+    scales: &'a [f32],
+    sums: &'a [f32],
+    rows: usize,
+    columns: usize,
+    group: usize,
+    tokens: usize,
+    code_bits: usize,
+    kind: FloatKind,
+    code_bytes: usize,
+    record_bytes: usize,
+    block_bytes: usize,
+}
+
+impl<'a> Operands<'a> {
+    pub(super) fn new(matrix: &'a QuantisedMatrix, x: &'a Activations) -> Self {
+        assert_eq!(
+            x.columns(),
+            matrix.columns(),
+            "columns of activations and matrix"
+        );
+        assert_eq!(x.group(), matrix.group(), "group of activations and matrix");
+        let groups = x.tokens() * (x.columns() / x.group());
+        Operands {
+            data: &matrix.data[..matrix.blocks() * matrix.block_bytes()],
+            codes: &x.codes[..x.tokens() * x.columns()],
+            scales: &x.scales[..groups],
+            sums: &x.sums[..groups],
+            rows: matrix.rows(),
+            columns: matrix.columns(),
+            group: matrix.group(),
+            tokens: x.tokens(),
+            code_bits: matrix.code_bits(),
+            kind: matrix.scale_kind,
+            code_bytes: matrix.record_code_bytes(),
+            record_bytes: matrix.record_bytes(),
+            block_bytes: matrix.block_bytes(),
+        }
+    }
+
+    /// The blocks of rows that belong to a worker.
+    pub(super) fn share(&self, worker: usize, workers: usize) -> std::ops::Range<usize> {
+        share(self.rows.div_ceil(BLOCK_ROWS), worker, workers)
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(super) fn tokens(&self) -> usize {
+        self.tokens
+    }
+}
+
+isa_entry! {
+    /// Writes the rows of blocks `first..end` for all tokens to `y`,
+    /// `[tokens][rows]`: its contract is that nobody else uses those rows.
+    fn rows_of_product(operands: &Operands<'_>, first: usize, end: usize, y: *mut f32) {
+        // Tiles sized to the registers: 32, 16, 32 and none.
+        avx512: rows_kernel::<super::lanes::Avx512, 4, 6>,
+        avx2: rows_kernel::<super::lanes::Avx2, 1, 4>,
+        neon: rows_kernel::<super::lanes::Neon, 1, 4>,
+        scalar: rows_kernel::<super::lanes::Scalar, 1, 4>,
+    }
+}
+
+/// # Safety
+/// Those of [`Lanes`] and of `rows_of_product`.
+#[inline(always)]
+unsafe fn rows_kernel<L: Lanes, const R: usize, const T: usize>(
+    operands: &Operands<'_>,
+    first: usize,
+    end: usize,
+    y: *mut f32,
+) {
+    // SAFETY: blocks and tokens stay within the operands.
+    unsafe {
+        if operands.tokens == 1 {
+            for block in first..end {
+                let sum = row_block::<L>(operands, block);
+                store_rows::<L>(operands, block, sum, y.add(block * BLOCK_ROWS));
+            }
+            return;
+        }
+        for start in (0..operands.tokens).step_by(TOKENS_AT_A_TIME) {
+            let stop = operands.tokens.min(start + TOKENS_AT_A_TIME);
+            let mut block = first;
+            while block < end {
+                let step = if block + R <= end { R } else { 1 };
+                let mut token = start;
+                while token < stop {
+                    let at = y.add(token * operands.rows + block * BLOCK_ROWS);
+                    let stride = operands.rows;
+                    if token + T <= stop && step == R {
+                        tile::<L, R, T>(operands, block, token, at, stride);
+                        token += T;
+                    } else if step == R {
+                        tile::<L, R, 1>(operands, block, token, at, stride);
+                        token += 1;
+                    } else if token + T <= stop {
+                        tile::<L, 1, T>(operands, block, token, at, stride);
+                        token += T;
+                    } else {
+                        tile::<L, 1, 1>(operands, block, token, at, stride);
+                        token += 1;
+                    }
+                }
+                block += step;
+            }
+        }
+    }
+}
+
+/// Writes the rows of `block` that exist.
+///
+/// # Safety
+/// Those of [`Lanes`]; `to` is valid for those rows.
+#[inline(always)]
+unsafe fn store_rows<L: Lanes>(operands: &Operands<'_>, block: usize, value: L::F, to: *mut f32) {
+    let rows = operands.rows - block * BLOCK_ROWS;
+    // SAFETY: the caller's contract.
+    unsafe {
+        if rows >= BLOCK_ROWS {
+            L::store(to, value);
+        } else {
+            let mut all = [0.0; LANES];
+            L::store(all.as_mut_ptr(), value);
+            std::ptr::copy_nonoverlapping(all.as_ptr(), to, rows);
+        }
+    }
+}
+
+/// 16 scales or biases of a record.
+///
+/// # Safety
+/// Those of [`Lanes`]; `from` is valid for 16 values of `kind`.
+#[inline(always)]
+pub(super) unsafe fn load_floats<L: Lanes>(kind: FloatKind, from: *const u8) -> L::F {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match kind {
+            FloatKind::Bf16 => L::load_bf16(from.cast()),
+            FloatKind::F16 => L::load_f16(from.cast()),
+            FloatKind::F32 => L::load(from.cast()),
+        }
+    }
+}
+
+/// One block of rows times the only token.
+///
+/// # Safety
+/// Those of [`Lanes`]; `block` exists.
+#[inline(always)]
+pub(super) unsafe fn row_block<L: Lanes>(operands: &Operands<'_>, block: usize) -> L::F {
+    let float_bytes = LANES * operands.kind.bytes();
+    // SAFETY: a block has a record for each group, and `Operands` has checked
+    // that the activations have as many.
+    unsafe {
+        let mut record = operands.data.as_ptr().add(block * operands.block_bytes);
+        let mut x = operands.codes.as_ptr();
+        let mut y = L::splat(0.0);
+        for group in 0..operands.columns / operands.group {
+            let dot = if operands.code_bits == 4 {
+                let mut sums = (L::zero(), L::zero());
+                for eight in 0..operands.group / 8 {
+                    let packed = L::load_bytes(record.add(eight * 64));
+                    let low = L::splat_bytes(x.add(eight * 8));
+                    let high = L::splat_bytes(x.add(eight * 8 + 4));
+                    sums = L::dot_packed(sums, packed, low, high);
+                }
+                L::join(sums)
+            } else {
+                let mut sum = L::zero();
+                for four in 0..operands.group / 4 {
+                    let codes = L::load_bytes(record.add(four * 64));
+                    sum = L::dot_codes(sum, codes, L::splat_bytes(x.add(four * 4)));
+                }
+                sum
+            };
+            let floats = record.add(operands.code_bytes);
+            let scale = load_floats::<L>(operands.kind, floats);
+            let bias = load_floats::<L>(operands.kind, floats.add(float_bytes));
+            let product = L::mul(L::to_f32(dot), L::splat(operands.scales[group]));
+            y = L::fma(scale, product, y);
+            y = L::fma(bias, L::splat(operands.sums[group]), y);
+            record = record.add(operands.record_bytes);
+            x = x.add(operands.group);
+        }
+        y
+    }
+}
+
+/// `R` blocks of rows times `T` tokens, written to `out` with `stride` floats
+/// between tokens.
+///
+/// # Safety
+/// Those of [`Lanes`]; the blocks and tokens exist, and `out` is valid for
+/// their rows.
+#[inline(always)]
+pub(super) unsafe fn tile<L: Lanes, const R: usize, const T: usize>(
+    operands: &Operands<'_>,
+    block: usize,
+    token: usize,
+    out: *mut f32,
+    stride: usize,
+) {
+    let groups = operands.columns / operands.group;
+    let float_bytes = LANES * operands.kind.bytes();
+    // SAFETY: as in `row_block`, for each block and token.
+    unsafe {
+        let mut y = [[L::splat(0.0); T]; R];
+        for group in 0..groups {
+            let record = operands
+                .data
+                .as_ptr()
+                .add(block * operands.block_bytes + group * operands.record_bytes);
+            let x = operands
+                .codes
+                .as_ptr()
+                .add(token * operands.columns + group * operands.group);
+            let dots = if operands.code_bits == 4 {
+                nibble_tile::<L, R, T>(operands, record, x)
+            } else {
+                code_tile::<L, R, T>(operands, record, x)
+            };
+            for r in 0..R {
+                let floats = record.add(r * operands.block_bytes + operands.code_bytes);
+                let scale = load_floats::<L>(operands.kind, floats);
+                let bias = load_floats::<L>(operands.kind, floats.add(float_bytes));
+                for t in 0..T {
+                    let index = (token + t) * groups + group;
+                    let x_scale = L::splat(*operands.scales.get_unchecked(index));
+                    let x_sum = L::splat(*operands.sums.get_unchecked(index));
+                    let product = L::mul(L::to_f32(dots[r][t]), x_scale);
+                    y[r][t] = L::fma(scale, product, y[r][t]);
+                    y[r][t] = L::fma(bias, x_sum, y[r][t]);
+                }
+            }
+        }
+        for r in 0..R {
+            for t in 0..T {
+                let to = out.add(t * stride + r * BLOCK_ROWS);
+                store_rows::<L>(operands, block + r, y[r][t], to);
+            }
+        }
+    }
+}
+
+/// One group's integer dot products of a tile of 4-bit codes.
+///
+/// # Safety
+/// As for [`tile`]; `record` and `x` point to the group's first ones.
+#[inline(always)]
+unsafe fn nibble_tile<L: Lanes, const R: usize, const T: usize>(
+    operands: &Operands<'_>,
+    record: *const u8,
+    x: *const i8,
+) -> [[L::I; T]; R] {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let mut dots = [[L::zero(); T]; R];
+        for eight in 0..operands.group / 8 {
+            let mut packed = [L::load_bytes(record.add(eight * 64)); R];
+            for r in 1..R {
+                packed[r] = L::load_bytes(record.add(r * operands.block_bytes + eight * 64));
+            }
+            for half in 0..2 {
+                let mut codes = packed;
+                for r in 0..R {
+                    codes[r] = if half == 0 {
+                        L::low_nibbles(packed[r])
+                    } else {
+                        L::high_nibbles(packed[r])
+                    };
+                }
+                for t in 0..T {
+                    let x = L::splat_bytes(x.add(t * operands.columns + eight * 8 + half * 4));
+                    for r in 0..R {
+                        dots[r][t] = L::dot_nibbles(dots[r][t], codes[r], x);
+                    }
+                }
+            }
+        }
+        dots
+    }
+}
+
+/// One group's integer dot products of a tile of 8-bit codes.
+///
+/// # Safety
+/// As for [`tile`]; `record` and `x` point to the group's first ones.
+#[inline(always)]
+unsafe fn code_tile<L: Lanes, const R: usize, const T: usize>(
+    operands: &Operands<'_>,
+    record: *const u8,
+    x: *const i8,
+) -> [[L::I; T]; R] {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let mut dots = [[L::zero(); T]; R];
+        for four in 0..operands.group / 4 {
+            let mut codes = [L::load_bytes(record.add(four * 64)); R];
+            for r in 1..R {
+                codes[r] = L::load_bytes(record.add(r * operands.block_bytes + four * 64));
+            }
+            for t in 0..T {
+                let x = L::splat_bytes(x.add(t * operands.columns + four * 4));
+                for r in 0..R {
+                    dots[r][t] = L::dot_codes(dots[r][t], codes[r], x);
+                }
+            }
+        }
+        dots
+    }
+}
