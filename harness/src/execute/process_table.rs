@@ -110,14 +110,14 @@ pub fn find(processes: &[Process], pid: u32) -> Option<&Process> {
         .and_then(|index| processes.get(index))
 }
 
-/// The ids of a process's ancestors, nearest first, the first process left out.
+/// The ids of a process's ancestors, nearest first, up to the first process.
 #[must_use]
 pub fn ancestors(processes: &[Process], pid: u32) -> Vec<u32> {
     let mut found = Vec::new();
     let mut current = pid;
     while let Some(process) = find(processes, current) {
         // A table read while processes come and go may hold a loop.
-        if process.parent <= 1 || found.contains(&process.parent) {
+        if process.parent == 0 || found.contains(&process.parent) {
             break;
         }
         current = process.parent;

@@ -1,6 +1,18 @@
 //! Is the machine quiet, and was it quiet during the attempt?
 //!
 //! `policy` decides (pure), `sampler` reads, `lock` holds the device, `cpu` and
-//! `rocm` say who is foreign.
+//! `rocm` say who is foreign, `machine` puts them together, `none` is the guard that
+//! does nothing, `scripted` one for tests, `open` makes the one that was asked for.
 
+pub mod cpu;
 pub mod interface;
+pub mod lock;
+pub mod machine;
+pub mod none;
+pub mod open;
+pub mod policy;
+pub mod rocm;
+pub mod sampler;
+pub mod scripted;
+
+pub use open::open;

@@ -1,0 +1,271 @@
+//! The guard over a real machine: waits, samples and judges by the policy.
+
+use std::time::{Duration, Instant};
+
+use super::cpu::Compilers;
+use super::interface::{Guard, GuardError, GuardVerdict};
+use super::lock::Lock;
+use super::policy::{self, Contention, Counters, IdleStreak, Limits, Observation, Own, Streak};
+use super::sampler::Sampler;
+use crate::execute::signal::Interrupt;
+use crate::record::format::GuardSummary;
+
+/// A reading may take this share of the time at most; on a machine with very many
+/// processes fewer readings are taken.
+const READING_SHARE: u32 = 200;
+
+/// How long to wait for a quiet machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// Quiet time in a row.
+    pub idle: Duration,
+    /// Longest wait; `None` waits for ever.
+    pub max_wait: Option<Duration>,
+    /// True when `max_wait` covers all waits together, false when it covers each.
+    pub together: bool,
+    /// Time between two readings while waiting: a second, less in tests.
+    pub tick: Duration,
+}
+
+/// Watches the processes, the counters and, as `rocm`, the holders of the GPU.
+#[derive(Debug)]
+pub struct MachineGuard {
+    kind: &'static str,
+    sampler: Sampler,
+    compilers: Compilers,
+    limits: Limits,
+    own: Own,
+    patience: Patience,
+    interrupt: Interrupt,
+    /// Held until the guard is dropped.
+    _lock: Lock,
+    /// Waited in all, against a budget for all waits.
+    spent: Duration,
+    /// Waited since the last attempt, for its row.
+    waited: Duration,
+    last: Option<Observation>,
+    attempt: Attempt,
+}
+
+/// What was seen during the current attempt.
+#[derive(Debug, Default)]
+struct Attempt {
+    before: Counters,
+    contended: Option<String>,
+    samples: u32,
+    load_1min: f64,
+    clock_sum_mhz: f64,
+    clocks: u32,
+    temperature_c: Option<f64>,
+    /// No reading before this moment.
+    next: Option<Instant>,
+}
+
+/// The parts a guard is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// `cpu` or `rocm`.
+    pub kind: &'static str,
+    /// What is read.
+    pub sampler: Sampler,
+    /// Who compiles.
+    pub compilers: Compilers,
+    /// What is allowed.
+    pub limits: Limits,
+    /// Which processes are ours.
+    pub own: Own,
+    /// How long to wait.
+    pub patience: Patience,
+    /// Ends waits early.
+    pub interrupt: Interrupt,
+    /// The measuring lock.
+    pub lock: Lock,
+}
+
+impl MachineGuard {
+    /// A guard made of these parts.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        let waited = parts.lock.waited;
+        MachineGuard {
+            kind: parts.kind,
+            sampler: parts.sampler,
+            compilers: parts.compilers,
+            limits: parts.limits,
+            own: parts.own,
+            patience: parts.patience,
+            interrupt: parts.interrupt,
+            _lock: parts.lock,
+            spent: waited,
+            waited,
+            last: None,
+            attempt: Attempt::default(),
+        }
+    }
+
+    /// Reads the machine and says who disturbs, compared with the reading before.
+    fn look(&mut self) -> Contention {
+        let now = self.sampler.observe();
+        let contention = policy::look(self.last.as_ref(), &now, self.own, &self.limits, &|comm| {
+            self.compilers.is_compiler(comm)
+        });
+        self.last = Some(now);
+        contention
+    }
+
+    fn note(&mut self, contention: &Contention) -> Option<String> {
+        if self.attempt.contended.is_none() && !contention.is_clean() {
+            self.attempt.contended = Some(contention.to_string());
+        }
+        self.attempt.contended.clone()
+    }
+
+    fn read_sensors(&mut self) {
+        if let Some(clock) = self.sampler.clock_mhz() {
+            self.attempt.clock_sum_mhz += clock;
+            self.attempt.clocks += 1;
+        }
+        let seen = self.attempt.temperature_c;
+        let now = self.sampler.temperature_c();
+        self.attempt.temperature_c = match (seen, now) {
+            (Some(seen), Some(now)) => Some(seen.max(now)),
+            (seen, now) => seen.or(now),
+        };
+    }
+
+    /// Time left for a wait that began at `start`; `None` without a limit.
+    fn left(&self, start: Instant) -> Option<Duration> {
+        let before = if self.patience.together {
+            self.spent
+        } else {
+            // The first wait of a run includes the lock.
+            self.waited
+        };
+        self.patience
+            .max_wait
+            .map(|limit| limit.saturating_sub(before + start.elapsed()))
+    }
+
+    fn wait_for_streak(
+        &mut self,
+        start: Instant,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<(), GuardError> {
+        let mut streak = IdleStreak::new(self.patience.idle);
+        loop {
+            let contention = self.look();
+            let seen = contention.to_string();
+            match streak.step(self.sampler.now(), contention.is_clean()) {
+                Streak::Idle => return Ok(()),
+                Streak::Growing => {}
+                Streak::Broken(after) => {
+                    tell(&format!(
+                        "idle streak reset after {} s: {seen}",
+                        after.as_secs()
+                    ));
+                }
+                Streak::Busy => tell(&format!("not idle: {seen}")),
+            }
+            let left = self.left(start);
+            if left == Some(Duration::ZERO) {
+                return Err(GuardError::NeverIdle {
+                    idle_seconds: self.patience.idle.as_secs(),
+                    waited_seconds: start.elapsed().as_secs(),
+                    last_seen: if contention.is_clean() {
+                        "nobody, for too short a time".to_owned()
+                    } else {
+                        seen
+                    },
+                });
+            }
+            let tick = self.patience.tick;
+            if self
+                .interrupt
+                .sleep(left.map_or(tick, |left| left.min(tick)))
+            {
+                let signal = self.interrupt.interrupted().unwrap_or(libc::SIGINT);
+                return Err(GuardError::Interrupted { signal });
+            }
+        }
+    }
+}
+
+impl Guard for MachineGuard {
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    fn wait_idle(&mut self, tell: &mut dyn FnMut(&str)) -> Result<Duration, GuardError> {
+        let start = Instant::now();
+        // Shares are taken over the last seconds, not over a whole round before.
+        self.last = None;
+        let result = self.wait_for_streak(start, tell);
+        let waited = start.elapsed();
+        self.spent += waited;
+        self.waited += waited;
+        result.map(|()| waited)
+    }
+
+    fn begin(&mut self) -> Option<String> {
+        self.own.measured_session = None;
+        let waited_load = self.sampler.load_1min();
+        self.attempt = Attempt {
+            load_1min: waited_load,
+            ..Attempt::default()
+        };
+        let mut contention = self.look();
+        // Since the last reading the harness itself was at work; what counts now is
+        // who is there. CPU time is judged from here on.
+        contention.cpu_over_limit = None;
+        let contended = self.note(&contention);
+        self.attempt.before = self.sampler.counters();
+        contended
+    }
+
+    fn measured_group(&mut self, process_group: u32) {
+        self.own.measured_session = Some(process_group);
+    }
+
+    fn sample(&mut self) -> Option<String> {
+        let start = Instant::now();
+        if self.attempt.next.is_some_and(|next| start < next) {
+            return self.attempt.contended.clone();
+        }
+        self.attempt.samples += 1;
+        let contention = self.look();
+        self.read_sensors();
+        self.attempt.next = Some(start + start.elapsed() * READING_SHARE);
+        self.note(&contention)
+    }
+
+    fn end(&mut self) -> GuardVerdict {
+        let after = self.sampler.counters();
+        let mut contention = self.look();
+        // The counters say it better over the whole attempt.
+        contention.cpu_over_limit = None;
+        self.note(&contention);
+        if self.attempt.samples == 0 {
+            self.read_sensors();
+        }
+        let attempt = std::mem::take(&mut self.attempt);
+        let contended = attempt.contended.as_deref();
+        let judgement = policy::judge(&attempt.before, &after, contended, &self.limits);
+        let waited = std::mem::take(&mut self.waited);
+        let clock_mhz =
+            (attempt.clocks > 0).then(|| attempt.clock_sum_mhz / f64::from(attempt.clocks));
+        GuardVerdict {
+            rejected: judgement.rejected,
+            summary: GuardSummary {
+                kind: self.kind.to_owned(),
+                waited_seconds: waited.as_secs_f64(),
+                samples: attempt.samples,
+                foreign_cpu_pct: judgement.foreign_cpu_pct,
+                steal_pct: judgement.steal_pct,
+                load_1min: attempt.load_1min,
+                clock_mhz,
+                temperature_c: attempt.temperature_c,
+                throttled: judgement.throttled,
+            },
+        }
+    }
+}
