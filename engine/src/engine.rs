@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::backend;
 use crate::backend::interface::{
-    Arithmetic, Backend, BackendChoice, HeadRequest, KernelReport, LayerCacheShape, Sampling,
-    SequenceId, Step, StepOutput, StepShape, Ticket, TokenSource,
+    Arithmetic, Backend, BackendChoice, HeadRequest, HeadShape, KernelReport, LayerCacheShape,
+    Sampling, SequenceId, Step, StepOutput, StepShape, Ticket, TokenSource,
 };
 use crate::device_profile::DeviceProfile;
 use crate::error::{BackendError, LoadError};
@@ -116,6 +116,11 @@ impl Engine {
         let shape = StepShape {
             hidden_size: config.hidden_size,
             vocab_size: config.vocab_size,
+            heads: HeadShape {
+                heads: config.heads,
+                kv_heads: config.kv_heads,
+                head_dim: config.head_dim,
+            },
             chunk_tokens: options.prefill_chunk_tokens.max(1),
         };
         let mut device = backend::open(options.backend, options.arithmetic, options.threads)?;

@@ -1,52 +1,67 @@
 //! Tiny models of every family against outputs of the reference implementation.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::{Path, PathBuf};
 
-use mlxcel_engine::backend::interface::{Arithmetic, HeadRequest, Sampling, TokenSource};
-use mlxcel_engine::engine::StepRequest;
-use mlxcel_engine::weights::SafetensorsFile;
-use mlxcel_engine::{Engine, LoadOptions};
+use mlxcel_engine::check::{CheckOptions, CheckReport, check};
+use mlxcel_engine::{Arithmetic, BackendChoice};
 
-fn folder(name: &str) -> PathBuf {
+fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures")
         .join(name)
 }
 
-#[test]
-fn prefill_logits_match_the_reference() {
-    for family in ["gemma3_text", "llama", "qwen3"] {
-        let dir = folder(family);
-        let options = LoadOptions {
-            arithmetic: Arithmetic::Float32,
-            ..LoadOptions::default()
-        };
-        let engine = Engine::load(&dir, &options, &mut |_| {}).unwrap();
-        let file = SafetensorsFile::open(&dir.join("reference.safetensors")).unwrap();
-        let ids: Vec<u32> = file
-            .tensor("prompt_ids")
-            .unwrap()
-            .to_i32()
-            .unwrap()
-            .iter()
-            .map(|&i| i as u32)
-            .collect();
-        let want = file.tensor("prefill_logits").unwrap().to_f32().unwrap();
-        let mut sequence = engine.new_sequence().unwrap();
-        let request = StepRequest {
-            head: HeadRequest::AllLogits,
-            sampling: Sampling::Greedy,
-            capture_hidden: true,
-        };
-        let ticket = sequence.submit(TokenSource::Host(ids), request).unwrap();
-        let out = engine.read(ticket).unwrap();
-        let worst = out
-            .logits
-            .iter()
-            .zip(&want)
-            .map(|(a, b)| (a - b).abs())
-            .fold(0.0, f32::max);
+fn check_fixture(name: &str, arithmetic: Arithmetic, threads: usize) -> CheckReport {
+    let options = CheckOptions {
+        backend: BackendChoice::Cpu,
+        arithmetics: vec![arithmetic],
+        threads,
+    };
+    check(&fixture(name), &options, &mut |_| {}).unwrap()
+}
 
-        assert!(worst < 1e-3);
+fn assert_passes(name: &str, arithmetic: Arithmetic) {
+    let report = check_fixture(name, arithmetic, 2);
+    assert!(report.passed, "{report}");
+}
+
+#[test]
+fn gemma3_in_float32_is_the_reference() {
+    assert_passes("gemma3_text", Arithmetic::Float32);
+}
+
+#[test]
+fn llama_in_float32_is_the_reference() {
+    assert_passes("llama", Arithmetic::Float32);
+}
+
+#[test]
+fn qwen3_in_float32_is_the_reference() {
+    assert_passes("qwen3", Arithmetic::Float32);
+}
+
+#[test]
+fn gemma3_in_fast_arithmetic_is_near_the_reference() {
+    assert_passes("gemma3_text", Arithmetic::Fast);
+}
+
+#[test]
+fn llama_in_fast_arithmetic_is_near_the_reference() {
+    assert_passes("llama", Arithmetic::Fast);
+}
+
+#[test]
+fn qwen3_in_fast_arithmetic_is_near_the_reference() {
+    assert_passes("qwen3", Arithmetic::Fast);
+}
+
+#[test]
+fn figures_do_not_depend_on_the_number_of_threads() {
+    for arithmetic in [Arithmetic::Float32, Arithmetic::Fast] {
+        let one = check_fixture("gemma3_text", arithmetic, 1);
+        let three = check_fixture("gemma3_text", arithmetic, 3);
+        assert_eq!(one.modes, three.modes);
     }
 }

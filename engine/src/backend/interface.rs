@@ -43,6 +43,10 @@ pub enum BackendChoice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LinearId(pub usize);
 
+/// A gate and an up matrix of the same shape that live on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GatedId(pub usize);
+
 /// A vector of float32 that lives on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VectorId(pub usize);
@@ -108,6 +112,12 @@ pub trait Uploader {
     /// When the device has no room or no kernel for the format.
     fn linear(&mut self, parts: &[HostLinear<'_>]) -> Result<LinearId, LoadError>;
 
+    /// Uploads the two matrices of a gated block, which have the same shape.
+    ///
+    /// # Errors
+    /// When the device has no room or no kernel for the format.
+    fn gated(&mut self, gate: &HostLinear<'_>, up: &HostLinear<'_>) -> Result<GatedId, LoadError>;
+
     /// Uploads a vector, such as a norm's weight.
     ///
     /// # Errors
@@ -141,6 +151,8 @@ pub struct StepShape {
     pub hidden_size: usize,
     /// Rows of the embedding table and of the head.
     pub vocab_size: usize,
+    /// Of every attention block.
+    pub heads: HeadShape,
     /// Most tokens that one step brings.
     pub chunk_tokens: usize,
 }
@@ -222,8 +234,8 @@ pub enum Activation {
 pub struct GateUpStage {
     /// Before the projections.
     pub norm: Norm,
-    /// gate and up stacked.
-    pub gate_up: LinearId,
+    /// The two matrices.
+    pub gate_up: GatedId,
     /// Of the gate.
     pub activation: Activation,
 }

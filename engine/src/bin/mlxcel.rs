@@ -24,6 +24,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Synth(cli::synth::Arguments),
+    Check(cli::check::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +38,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     }
     match &arguments.command {
         Some(Command::Synth(arguments)) => cli::synth::run(arguments),
+        Some(Command::Check(arguments)) => cli::check::run(arguments),
         None => Arguments::command()
             .error(
                 clap::error::ErrorKind::MissingSubcommand,

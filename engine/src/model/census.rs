@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::backend::interface::{HostLinear, HostWeights, LinearId, RopeId, Uploader, VectorId};
+use crate::backend::interface::{
+    GatedId, HostLinear, HostWeights, LinearId, RopeId, Uploader, VectorId,
+};
 use crate::error::LoadError;
 use crate::model::family::{EMBEDDING, HEAD};
 
@@ -50,24 +52,35 @@ impl<'a> Census<'a> {
     }
 }
 
+impl Census<'_> {
+    fn count(&mut self, part: &HostLinear<'_>) {
+        let bytes = part.bytes();
+        let format = match &part.weights {
+            HostWeights::Plain(tensor) => format!("{:?}", tensor.dtype).to_lowercase(),
+            HostWeights::Affine { format, .. } => format.to_string(),
+        };
+        *self.bytes_by_format.entry(format).or_default() += bytes;
+        self.matrix_bytes += bytes;
+        self.done_bytes += bytes;
+        if part.name == EMBEDDING {
+            self.embedding_bytes = bytes;
+        }
+        self.has_head |= part.name == HEAD;
+        (self.on_bytes)(self.done_bytes);
+    }
+}
+
 impl Uploader for Census<'_> {
     fn linear(&mut self, parts: &[HostLinear<'_>]) -> Result<LinearId, LoadError> {
         let id = self.inner.linear(parts)?;
-        for part in parts {
-            let bytes = part.bytes();
-            let format = match &part.weights {
-                HostWeights::Plain(tensor) => format!("{:?}", tensor.dtype).to_lowercase(),
-                HostWeights::Affine { format, .. } => format.to_string(),
-            };
-            *self.bytes_by_format.entry(format).or_default() += bytes;
-            self.matrix_bytes += bytes;
-            self.done_bytes += bytes;
-            if part.name == EMBEDDING {
-                self.embedding_bytes = bytes;
-            }
-            self.has_head |= part.name == HEAD;
-        }
-        (self.on_bytes)(self.done_bytes);
+        parts.iter().for_each(|part| self.count(part));
+        Ok(id)
+    }
+
+    fn gated(&mut self, gate: &HostLinear<'_>, up: &HostLinear<'_>) -> Result<GatedId, LoadError> {
+        let id = self.inner.gated(gate, up)?;
+        self.count(gate);
+        self.count(up);
         Ok(id)
     }
 

@@ -4,12 +4,12 @@
 //! Two sets of stages share the queue: `reference` (float32, the obvious twin) and `fast`.
 
 mod device;
+mod fast;
 pub mod kernel;
 mod mode;
 mod open;
 mod queue;
 mod reference;
-mod rows;
 mod sample;
 mod storage;
 

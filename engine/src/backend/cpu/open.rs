@@ -1,8 +1,11 @@
 //! Opens the processor in one of its two arithmetics.
 
-use crate::backend::cpu::{device, reference};
+use crate::backend::cpu::fast::FastBuilder;
+use crate::backend::cpu::kernel::{KernelChoice, Kernels, Pool};
+use crate::backend::cpu::reference::ReferenceBuilder;
+use crate::backend::cpu::{device, kernel};
 use crate::backend::interface::{Arithmetic, DeviceBuilder};
-use crate::error::LoadError;
+use crate::error::{BackendError, LoadError};
 
 /// A device that takes weights; `threads` of 0 means one a core.
 ///
@@ -14,7 +17,22 @@ pub fn open(arithmetic: Arithmetic, threads: usize) -> Result<Box<dyn DeviceBuil
         some => some,
     };
     match arithmetic {
-        Arithmetic::Float32 => Ok(Box::new(reference::ReferenceBuilder::new(threads))),
-        Arithmetic::Fast => Ok(Box::new(reference::ReferenceBuilder::new(threads))),
+        Arithmetic::Float32 => {
+            let pool = Pool::new(threads)
+                .map_err(|source| unavailable(kernel::KernelsError::Threads { threads, source }))?;
+            Ok(Box::new(ReferenceBuilder::new(pool)))
+        }
+        Arithmetic::Fast => {
+            let kernels = Kernels::new(KernelChoice::Best, threads).map_err(unavailable)?;
+            Ok(Box::new(FastBuilder::new(kernels)))
+        }
     }
+}
+
+/// Something that this processor cannot do.
+pub(super) fn unavailable(reason: impl std::fmt::Display) -> LoadError {
+    LoadError::Backend(BackendError::Unavailable {
+        backend: "cpu".to_owned(),
+        reason: reason.to_string(),
+    })
 }

@@ -27,11 +27,10 @@ pub fn load(
     let (hidden, inner) = (loading.config.hidden_size, loading.config.intermediate_size);
     let module = |name: &str| format!("model.layers.{layer}.mlp.{name}");
     let norm = rms_norm::upload(loading, norm, hidden)?;
-    let gate_up = linear::upload_stacked(
-        loading,
-        &[(module("gate_proj"), inner), (module("up_proj"), inner)],
-        hidden,
-    )?;
+    let (config, store) = (loading.config, loading.store);
+    let gate = linear::read(config, store, &module("gate_proj"), inner, hidden)?;
+    let up = linear::read(config, store, &module("up_proj"), inner, hidden)?;
+    let gate_up = loading.uploader.gated(&gate, &up)?;
     let down = attention::load_output(loading, &module("down_proj"), inner, post_norm)?;
     Ok(Mlp {
         gate_up: GateUpStage {

@@ -3,16 +3,17 @@
 use super::matrix::Matrix;
 use super::stages::ReferenceMode;
 use crate::backend::cpu::device;
+use crate::backend::cpu::kernel::Pool;
 use crate::backend::cpu::queue::CpuBackend;
 use crate::backend::interface::{
-    Backend, DeviceBuilder, HostLinear, KernelReport, LinearId, RopeId, StepProgram, StepShape,
-    Uploader, VectorId,
+    Backend, DeviceBuilder, GatedId, HostLinear, KernelReport, LinearId, RopeId, StepProgram,
+    StepShape, Uploader, VectorId,
 };
 use crate::error::{BackendError, LoadError};
 
 /// The device before it has its program.
 pub(in crate::backend::cpu) struct ReferenceBuilder {
-    threads: usize,
+    pool: Pool,
     matrices: Vec<Matrix>,
     vectors: Vec<Vec<f32>>,
     ropes: Vec<Vec<f32>>,
@@ -20,9 +21,9 @@ pub(in crate::backend::cpu) struct ReferenceBuilder {
 
 impl ReferenceBuilder {
     /// Nothing uploaded yet.
-    pub(in crate::backend::cpu) fn new(threads: usize) -> Self {
+    pub(in crate::backend::cpu) fn new(pool: Pool) -> Self {
         Self {
-            threads,
+            pool,
             matrices: Vec::new(),
             vectors: Vec::new(),
             ropes: Vec::new(),
@@ -34,6 +35,11 @@ impl Uploader for ReferenceBuilder {
     fn linear(&mut self, parts: &[HostLinear<'_>]) -> Result<LinearId, LoadError> {
         self.matrices.push(Matrix::new(parts)?);
         Ok(LinearId(self.matrices.len() - 1))
+    }
+
+    fn gated(&mut self, gate: &HostLinear<'_>, up: &HostLinear<'_>) -> Result<GatedId, LoadError> {
+        let stacked = self.linear(&[gate.clone(), up.clone()])?;
+        Ok(GatedId(stacked.0))
     }
 
     fn vector(&mut self, values: Vec<f32>) -> Result<VectorId, LoadError> {
@@ -57,13 +63,8 @@ impl DeviceBuilder for ReferenceBuilder {
             by_role: vec![("all stages".to_owned(), "float32 reference".to_owned())],
             kv_dtype: "f32".to_owned(),
         };
-        let profile = device::profile(self.threads);
-        let mode = ReferenceMode::new(
-            crate::backend::cpu::rows::Pool,
-            self.matrices,
-            self.vectors,
-            self.ropes,
-        );
+        let profile = device::profile(self.pool.workers());
+        let mode = ReferenceMode::new(self.pool, self.matrices, self.vectors, self.ropes);
         let backend =
             CpuBackend::start(Box::new(mode), program, shape.vocab_size, profile, kernels);
         Ok(Box::new(backend.map_err(|source| {

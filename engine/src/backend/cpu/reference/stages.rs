@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use super::math::{dot, gelu_tanh, rms_norm, rms_norm_in_place, rotate, silu, softmax};
 use super::matrix::Matrix;
+use crate::backend::cpu::kernel::Pool;
 use crate::backend::cpu::mode::Mode;
-use crate::backend::cpu::rows::Pool;
-use crate::backend::cpu::rows::for_each_row;
 use crate::backend::cpu::sample;
 use crate::backend::cpu::storage::LayerCache;
 use crate::backend::interface::{
@@ -69,7 +68,7 @@ impl ReferenceMode {
         let tokens = x.len() / inputs;
         // By output row, so that each row is dequantised once; transposed below.
         let mut by_row = vec![0.0; outputs * tokens];
-        for_each_row(&self.pool, &mut by_row, tokens, |row, sums| {
+        self.pool.for_chunks(&mut by_row, tokens, |row, sums| {
             let mut weights = vec![0.0; inputs];
             let bias = matrix.read_row(row, &mut weights);
             for (sum, x) in sums.iter_mut().zip(x.chunks_exact(inputs)) {
@@ -77,11 +76,12 @@ impl ReferenceMode {
             }
         });
         let mut by_token = vec![0.0; outputs * tokens];
-        for_each_row(&self.pool, &mut by_token, outputs, |token, values| {
-            for (row, value) in values.iter_mut().enumerate() {
-                *value = by_row[row * tokens + token];
-            }
-        });
+        self.pool
+            .for_chunks(&mut by_token, outputs, |token, values| {
+                for (row, value) in values.iter_mut().enumerate() {
+                    *value = by_row[row * tokens + token];
+                }
+            });
         by_token
     }
 
@@ -182,7 +182,7 @@ impl Stages for ReferenceMode {
         let mut out = vec![0.0; self.run.q.len()];
         let run = &self.run;
         let cache = &run.caches[stage.layer];
-        for_each_row(&self.pool, &mut out, head_dim, |index, out| {
+        self.pool.for_chunks(&mut out, head_dim, |index, out| {
             let (token, head) = (index / shape.heads, index % shape.heads);
             let at = head / (shape.heads / shape.kv_heads) * head_dim;
             let q = &run.q[index * head_dim..(index + 1) * head_dim];
@@ -210,7 +210,7 @@ impl Stages for ReferenceMode {
 
     fn gate_up(&mut self, stage: &GateUpStage) -> Result<(), BackendError> {
         let normed = self.normed(&self.run.x, stage.norm);
-        let both = self.linear(stage.gate_up, &normed);
+        let both = self.linear(LinearId(stage.gate_up.0), &normed);
         let width = self.matrices[stage.gate_up.0].out_features / 2;
         let activate = match stage.activation {
             Activation::Silu => silu,
