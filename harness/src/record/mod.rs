@@ -4,10 +4,12 @@
 //! appends, `reader` checks and reads. Never edited, never overwritten; a row is
 //! on disk before the next attempt starts. docs/RECORD_FORMAT.md is the manual.
 
+mod cell_progress;
 pub mod error;
 #[cfg(test)]
 pub(crate) mod example;
 pub mod format;
 pub mod reader;
+pub mod rounds;
 pub mod store;
 pub mod writer;

@@ -32,8 +32,26 @@ impl Columns {
     }
 }
 
-/// A treatment that cannot be judged in this cell, and why.
-pub(super) type Fault = (usize, String);
+/// A treatment that cannot be judged in this cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// The treatment, by the cell's own numbers.
+    pub(super) treatment: usize,
+    /// Index of the arm that showed it.
+    arm: usize,
+    reason: String,
+}
+
+impl Fault {
+    /// The reason for a reader of `subject`'s judgement: another arm is named.
+    pub(super) fn reason_for(&self, data: &CellData, subject: usize) -> String {
+        if self.arm == subject {
+            self.reason.clone()
+        } else {
+            format!("`{}`: {}", data.arms[self.arm].name, self.reason)
+        }
+    }
+}
 
 /// Builds the columns, and lists the treatments that are left out.
 ///
@@ -50,11 +68,15 @@ pub(super) fn columns(data: &CellData) -> Result<(Columns, Vec<Fault>), String> 
         let Some(copy) = data.arms.get(*arm) else {
             return Err(format!("arm number {arm} does not exist"));
         };
-        faults.push((copy.treatment, format!("`{}`: {reason}", copy.name)));
+        faults.push(Fault {
+            treatment: copy.treatment,
+            arm: *arm,
+            reason: reason.clone(),
+        });
     }
     let is_out = |faults: &[Fault], arm: usize| {
         let treatment = data.arms[arm].treatment;
-        faults.iter().any(|(out, _)| *out == treatment)
+        faults.iter().any(|fault| fault.treatment == treatment)
     };
     // A counter that is zero everywhere is equal everywhere; a single zero has no logarithm.
     let all_zero = (0..data.arms.len())
@@ -66,11 +88,17 @@ pub(super) fn columns(data: &CellData) -> Result<(Columns, Vec<Fault>), String> 
                 continue;
             }
             if let Some(reason) = no_logarithm(data, arm) {
-                faults.push((data.arms[arm].treatment, reason));
+                faults.push(Fault {
+                    treatment: data.arms[arm].treatment,
+                    arm,
+                    reason,
+                });
             }
         }
     }
-    if let Some((_, reason)) = faults.iter().find(|(out, _)| *out == base.treatment) {
+    if let Some(fault) = faults.iter().find(|one| one.treatment == base.treatment) {
+        let nobody = usize::MAX;
+        let reason = fault.reason_for(data, nobody);
         return Err(format!("the base cannot be judged: {reason}"));
     }
     let arms: Vec<usize> = (0..data.arms.len())
@@ -112,8 +140,7 @@ fn no_logarithm(data: &CellData, arm: usize) -> Option<String> {
                 value => Some((round + 1, value)),
             })?;
     Some(format!(
-        "`{}`: {} is {value} in the {} complete round, and a ratio needs positive numbers",
-        data.arms[arm].name,
+        "{} is {value} in the {} complete round, and a ratio needs positive numbers",
         data.metric,
         ordinal(round),
     ))

@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(judged[0].verdict, Verdict::Invalid);
         assert_eq!(
             judged[0].sentence,
-            "No verdict on wall_s of `main`: `main`: wrapped is false, expected true."
+            "No verdict on wall_s of `main`: wrapped is false, expected true."
         );
         assert_eq!(judged[1].verdict, Verdict::Equivalent);
         let df = judged[1].estimate.unwrap().degrees_of_freedom;

@@ -94,8 +94,8 @@ fn measure(
     rule: &Rule,
 ) -> Result<Measured, String> {
     let treatment = data.arms[candidate].treatment;
-    if let Some((_, reason)) = model.faults.iter().find(|(out, _)| *out == treatment) {
-        return Err(reason.clone());
+    if let Some(fault) = model.faults.iter().find(|one| one.treatment == treatment) {
+        return Err(fault.reason_for(data, candidate));
     }
     if treatment == data.arms[data.base].treatment {
         return Err("it is the same program in the same environment as the base".into());

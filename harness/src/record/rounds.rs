@@ -1,0 +1,317 @@
+//! Pure: from the sealed plan and the rows so far to what comes next, and to the
+//! complete rounds that may be analysed.
+//!
+//! Both answers come from replaying the rows, one after the other, through the
+//! same small machine ([`super::cell_progress`]): a run that was killed has
+//! nothing to restore but its rows, and the analysis cannot see rounds that the
+//! run did not. Cells run one after the other; in each come first the priming
+//! attempts, then the rounds.
+//!
+//! What was decided, and why:
+//! - A try of a round is dropped as a whole at its first attempt that is
+//!   rejected, fails or times out, and the round starts again. Numbers of two
+//!   tries are never mixed.
+//! - A run that was killed goes on in the middle of its try, with the attempt
+//!   that was lost. So the same program gives the same rows whether or not it
+//!   was killed; the price is one round whose halves lie further apart.
+//! - An attempt that breaks an expectation takes its whole treatment out of the
+//!   cell; the others go on, also within the same try.
+//! - An arm that fails every undisturbed try of a round (at least two, where
+//!   retries allow) is out the same way, so that it cannot spend the retries of
+//!   the others for ever.
+//! - Otherwise a round without a clean try is lost, and the next one begins.
+//!   More than half of the rounds lost ends the cell, as does the loss of the
+//!   base or of the last candidate.
+//! - Priming attempts are discarded whatever they print; a rejected one is
+//!   repeated, for it may not have warmed anything.
+
+use super::cell_progress::{CellProgress, Step};
+use super::format::{Attempt, Plan};
+
+/// What to run next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// A priming attempt: its row has round 0.
+    Prime {
+        /// Index into the plan's cells.
+        cell: usize,
+        /// Index into the plan's arms.
+        arm: usize,
+        /// 1-based try.
+        round_try: u32,
+    },
+    /// A measuring attempt.
+    Run {
+        /// Index into the plan's cells.
+        cell: usize,
+        /// Index into the plan's arms.
+        arm: usize,
+        /// 1-based round.
+        round: u32,
+        /// 1-based try of the whole round.
+        round_try: u32,
+        /// 0-based position in the round's planned order.
+        slot: u32,
+    },
+    /// Every cell is finished or has been ended.
+    Done,
+}
+
+/// A row that does not follow from the plan and the rows before it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("row {row}: expected {expected}, got {got}")]
+pub struct OutOfStep {
+    /// 1-based row.
+    pub row: usize,
+    /// The attempt that had to come.
+    pub expected: String,
+    /// The attempt that is there.
+    pub got: String,
+}
+
+/// One complete round of a cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompleteRound {
+    /// 1-based round.
+    pub round: u32,
+    /// The try that was clean.
+    pub round_try: u32,
+    /// Per arm of the plan, the index of its row; `None` for an arm that is out.
+    pub attempts: Vec<Option<usize>>,
+    /// Per arm of the plan, its 0-based slot; `None` for an arm that is out.
+    pub slots: Vec<Option<u32>>,
+}
+
+/// One try of a round that was dropped as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DroppedTry {
+    /// 1-based round.
+    pub round: u32,
+    /// 1-based try.
+    pub round_try: u32,
+    /// Index of the arm whose attempt was rejected, failed or timed out.
+    pub arm: usize,
+    /// Arm and reason, one line.
+    pub reason: String,
+}
+
+/// What became of one cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CellRounds {
+    /// Index into the plan's cells.
+    pub cell: usize,
+    /// The complete rounds, in order.
+    pub complete: Vec<CompleteRound>,
+    /// Tries that were dropped, in order.
+    pub dropped: Vec<DroppedTry>,
+    /// 1-based rounds without a clean try.
+    pub lost: Vec<u32>,
+    /// Arms that are out of this cell, and why. Their treatment's other copies
+    /// are not run either and are not listed.
+    pub out: Vec<(usize, String)>,
+    /// Why the cell was ended before its last round; it cannot be judged.
+    pub stopped: Option<String>,
+    /// True when nothing more will run in this cell.
+    pub finished: bool,
+}
+
+impl CellRounds {
+    /// The arms that cannot be judged in this cell, by index into the plan's
+    /// arms, with the reason: those that are out, and every other candidate of a
+    /// cell that was ended.
+    #[must_use]
+    pub fn invalid(&self, plan: &Plan) -> Vec<(usize, String)> {
+        let mut invalid = self.out.clone();
+        if let Some(reason) = &self.stopped {
+            let is_candidate = |index: &usize| {
+                let arm = &plan.arms[*index];
+                arm.null_of.is_none() && arm.name != plan.experiment.base
+            };
+            let listed = |index: &usize| self.out.iter().any(|(out, _)| out == index);
+            let others = (0..plan.arms.len()).filter(|index| is_candidate(index) && !listed(index));
+            invalid.extend(others.map(|index| (index, reason.clone())));
+        }
+        invalid
+    }
+}
+
+/// The run so far. Feed it rows; ask it what comes next.
+#[derive(Debug, Clone)]
+pub struct Progress<'a> {
+    plan: &'a Plan,
+    cells: Vec<CellProgress<'a>>,
+    rows: usize,
+}
+
+impl<'a> Progress<'a> {
+    /// A run of which nothing has happened yet.
+    #[must_use]
+    pub fn new(plan: &'a Plan) -> Self {
+        Progress {
+            plan,
+            cells: (0..plan.cells.len())
+                .map(|cell| CellProgress::new(plan, cell))
+                .collect(),
+            rows: 0,
+        }
+    }
+
+    /// What to run next.
+    #[must_use]
+    pub fn next(&self) -> Next {
+        let step = |cell: &CellProgress| cell.step().map(|step| (cell.cell(), step));
+        match self.cells.iter().find_map(step) {
+            None => Next::Done,
+            Some((cell, Step::Prime { arm, round_try })) => Next::Prime {
+                cell,
+                arm,
+                round_try,
+            },
+            Some((cell, Step::Run(run))) => Next::Run {
+                cell,
+                arm: run.arm,
+                round: run.round,
+                round_try: run.round_try,
+                slot: run.slot,
+            },
+        }
+    }
+
+    /// Takes in the next row.
+    ///
+    /// # Errors
+    /// [`OutOfStep`] when it is not the attempt that [`Progress::next`] asks for:
+    /// the file was edited, or written by two runs at once.
+    pub fn apply(&mut self, attempt: &Attempt) -> Result<(), OutOfStep> {
+        let row = self.rows;
+        let next = self.next();
+        let cell = match next {
+            Next::Prime { cell, .. } | Next::Run { cell, .. } if self.fits(&next, attempt) => cell,
+            _ => {
+                return Err(OutOfStep {
+                    row: row + 1,
+                    expected: self.describe(&next),
+                    got: describe_row(attempt),
+                });
+            }
+        };
+        self.rows += 1;
+        self.cells[cell].apply(row, &attempt.outcome);
+        Ok(())
+    }
+
+    /// What became of every cell so far.
+    #[must_use]
+    pub fn cells(&self) -> Vec<CellRounds> {
+        self.cells.iter().map(CellProgress::rounds).collect()
+    }
+
+    /// How many attempts are left if every one of them is clean; for an estimate of time.
+    #[must_use]
+    pub fn attempts_left(&self) -> usize {
+        self.cells.iter().map(CellProgress::attempts_left).sum()
+    }
+
+    fn fits(&self, next: &Next, attempt: &Attempt) -> bool {
+        let named = |cell: usize, arm: usize| {
+            self.plan.cells[cell].id == attempt.cell && self.plan.arms[arm].name == attempt.arm
+        };
+        match *next {
+            Next::Prime {
+                cell,
+                arm,
+                round_try,
+            } => named(cell, arm) && attempt.round == 0 && attempt.round_try == round_try,
+            Next::Run {
+                cell,
+                arm,
+                round,
+                round_try,
+                slot,
+            } => {
+                named(cell, arm)
+                    && (attempt.round, attempt.round_try, attempt.slot) == (round, round_try, slot)
+            }
+            Next::Done => false,
+        }
+    }
+
+    fn describe(&self, next: &Next) -> String {
+        match *next {
+            Next::Prime {
+                cell,
+                arm,
+                round_try,
+            } => position(
+                &self.plan.cells[cell].id,
+                &self.plan.arms[arm].name,
+                0,
+                round_try,
+                0,
+            ),
+            Next::Run {
+                cell,
+                arm,
+                round,
+                round_try,
+                slot,
+            } => position(
+                &self.plan.cells[cell].id,
+                &self.plan.arms[arm].name,
+                round,
+                round_try,
+                slot,
+            ),
+            Next::Done => "no further row".into(),
+        }
+    }
+}
+
+/// What to run after these rows.
+///
+/// # Errors
+/// [`OutOfStep`] for the first row that does not follow from the plan.
+pub fn next(plan: &Plan, attempts: &[Attempt]) -> Result<Next, OutOfStep> {
+    Ok(replay(plan, attempts)?.next())
+}
+
+/// The complete rounds of every cell, in the plan's order.
+///
+/// # Errors
+/// [`OutOfStep`] for the first row that does not follow from the plan.
+pub fn complete(plan: &Plan, attempts: &[Attempt]) -> Result<Vec<CellRounds>, OutOfStep> {
+    Ok(replay(plan, attempts)?.cells())
+}
+
+/// The run after these rows.
+///
+/// # Errors
+/// [`OutOfStep`] for the first row that does not follow from the plan.
+pub fn replay<'a>(plan: &'a Plan, attempts: &[Attempt]) -> Result<Progress<'a>, OutOfStep> {
+    let mut progress = Progress::new(plan);
+    for attempt in attempts {
+        progress.apply(attempt)?;
+    }
+    Ok(progress)
+}
+
+fn describe_row(attempt: &Attempt) -> String {
+    position(
+        &attempt.cell,
+        &attempt.arm,
+        attempt.round,
+        attempt.round_try,
+        attempt.slot,
+    )
+}
+
+fn position(cell: &str, arm: &str, round: u32, round_try: u32, slot: u32) -> String {
+    if round == 0 {
+        format!("priming attempt {round_try} of arm `{arm}` in cell `{cell}`")
+    } else {
+        format!("arm `{arm}` in slot {slot} of round {round}, try {round_try}, cell `{cell}`")
+    }
+}
+
+#[cfg(test)]
+mod tests;
