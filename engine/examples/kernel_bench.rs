@@ -140,7 +140,7 @@ fn matrix(
     group: usize,
 ) -> Result<QuantisedMatrix, Box<dyn std::error::Error>> {
     let codes: Vec<u8> = (0..rows * columns * bits / 8)
-        .map(|index| (index * 31 >> 3) as u8)
+        .map(|index| ((index * 31) >> 3) as u8)
         .collect();
     let floats: Vec<u8> = [0x00, 0x3c].repeat(rows * columns / group);
     let floats = FloatSource {

@@ -42,14 +42,15 @@ pub fn gated_product(
     assert_eq!(y.len(), x.tokens() * gate.rows(), "length of the output");
     let (gate, up) = (Operands::new(gate, x), Operands::new(up, x));
     let y = Disjoint::new(y);
-    kernels.pool().run(|worker, workers| {
-        let blocks = gate.share(worker, workers);
+    let tasks = gate.tasks(kernels);
+    kernels.pool().run_tasks(tasks, |task| {
+        let blocks = gate.blocks(task, tasks);
         let pair = Pair {
             gate: &gate,
             up: &up,
             function,
         };
-        // SAFETY: `Operands` has checked the sizes; workers write disjoint
+        // SAFETY: `Operands` has checked the sizes; tasks write disjoint
         // rows; the instruction set is available.
         unsafe { gated_rows(kernels.isa(), &pair, blocks.start, blocks.end, y.as_ptr()) };
     });

@@ -22,6 +22,9 @@ use super::product::load_floats;
 use super::repack::BLOCK_ROWS;
 use super::source::FloatKind;
 
+/// Some for each thread, so that one that is late or slow takes fewer.
+const TASKS_PER_WORKER: usize = 8;
+
 /// y = W·x for every token; `x` is `[tokens][columns]`, `y` `[tokens][rows]`.
 ///
 /// # Panics
@@ -40,9 +43,12 @@ pub fn plain_product(kernels: &Kernels, matrix: &PlainMatrix, x: &[f32], y: &mut
         block_bytes: matrix.block_bytes(),
     };
     let y = Disjoint::new(y);
-    kernels.pool().run(|worker, workers| {
-        let blocks = share(matrix.blocks(), worker, workers);
-        // SAFETY: the sizes are checked above; workers write disjoint rows;
+    let tasks = matrix
+        .blocks()
+        .min(kernels.pool().workers() * TASKS_PER_WORKER);
+    kernels.pool().run_tasks(tasks, |task| {
+        let blocks = share(matrix.blocks(), task, tasks);
+        // SAFETY: the sizes are checked above; tasks write disjoint rows;
         // the instruction set is available.
         unsafe { plain_rows(kernels.isa(), &job, blocks.start, blocks.end, y.as_ptr()) };
     });

@@ -4,8 +4,11 @@
 //! microseconds, so a part must start and end in about one: waiting spins
 //! first. It spins only briefly and then sleeps, because a spinning barrier
 //! with as many threads as cores collapses as soon as another program wants a
-//! core. The split is static and every kernel computes each result in an order
-//! that does not depend on it, so results are the same for any thread count.
+//! core. For the same reason nobody waits for a thread to *start*: a job is
+//! cut into tasks in a fixed way, whoever is awake takes the next one, and a
+//! thread that wakes up too late finds the job closed. What a task computes
+//! never depends on who runs it, so results are the same for any number of
+//! threads.
 
 #![expect(
     unsafe_code,
@@ -16,7 +19,7 @@ use std::any::Any;
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 
@@ -24,15 +27,15 @@ use std::thread::JoinHandle;
 /// the serial gaps between the parts of a step.
 const SPINS_BEFORE_SLEEP: usize = 2000;
 
-/// The rows, blocks or tokens of `0..total` that belong to `worker`.
+/// The rows, blocks or tokens of `0..total` that belong to share `index` of `shares`.
 ///
-/// Contiguous, in order, and differing by at most one between workers.
+/// Contiguous, in order, and differing by at most one between shares.
 #[must_use]
-pub fn share(total: usize, worker: usize, workers: usize) -> Range<usize> {
-    total * worker / workers..total * (worker + 1) / workers
+pub fn share(total: usize, index: usize, shares: usize) -> Range<usize> {
+    total * index / shares..total * (index + 1) / shares
 }
 
-/// A fixed set of threads; the thread that calls [`Pool::run`] is worker 0.
+/// A fixed set of threads, the caller of a job included.
 #[derive(Debug)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -40,20 +43,33 @@ pub struct Pool {
     running: Mutex<()>,
 }
 
-/// A borrowed closure without its lifetime and type.
+/// A borrowed closure without its lifetime and type, and its number of tasks.
 #[derive(Clone, Copy)]
 struct Job {
     data: *const (),
-    call: unsafe fn(*const (), usize, usize),
+    call: unsafe fn(*const (), usize),
+    tasks: usize,
 }
+
+/// Alone on its cache lines: written by all threads at every task.
+#[repr(align(128))]
+struct Alone<T>(T);
+
+/// The state's lowest bits count the threads that are in the job.
+const MEMBERS: u64 = (1 << 31) - 1;
+/// Set while threads may still enter the job.
+const OPEN: u64 = 1 << 31;
+/// The bits above count jobs.
+const EPOCH: u64 = 1 << 32;
 
 struct Shared {
     workers: usize,
-    /// Counts jobs; a change is the signal to start. Also changed to stop.
-    epoch: AtomicUsize,
-    /// Written by the caller only while no worker is between start and end.
+    /// Epoch, open flag and members of the current job.
+    state: Alone<AtomicU64>,
+    /// The next task to take.
+    next: Alone<AtomicUsize>,
+    /// Written by the caller only while the job is closed and has no members.
     job: UnsafeCell<Option<Job>>,
-    unfinished: AtomicUsize,
     stop: AtomicBool,
     sleepers: AtomicUsize,
     caller_sleeps: AtomicBool,
@@ -63,10 +79,10 @@ struct Shared {
     end: Condvar,
 }
 
-// SAFETY: `job` is the only field that is not `Sync`; the protocol on `epoch`
-// and `unfinished` orders every access to it.
+// SAFETY: `job` is the only field that is not `Sync`; the protocol on `state`
+// orders every access to it.
 unsafe impl Sync for Shared {}
-// SAFETY: as above; the pointers in `job` are only used while `run` waits.
+// SAFETY: as above; the pointers in `job` are only used while `run_tasks` waits.
 unsafe impl Send for Shared {}
 
 impl std::fmt::Debug for Shared {
@@ -86,9 +102,9 @@ impl Pool {
         let workers = threads.max(1);
         let shared = Arc::new(Shared {
             workers,
-            epoch: AtomicUsize::new(0),
+            state: Alone(AtomicU64::new(0)),
+            next: Alone(AtomicUsize::new(0)),
             job: UnsafeCell::new(None),
-            unfinished: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             sleepers: AtomicUsize::new(0),
             caller_sleeps: AtomicBool::new(false),
@@ -106,40 +122,43 @@ impl Pool {
             let shared = Arc::clone(&pool.shared);
             let thread = std::thread::Builder::new()
                 .name(format!("kernel-{worker}"))
-                .spawn(move || shared.work(worker))?;
+                .spawn(move || shared.work())?;
             pool.threads.push(thread);
         }
         Ok(pool)
     }
 
-    /// How many workers a job is split over, the caller included.
+    /// How many threads run a job, the caller included.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.shared.workers
     }
 
-    /// Runs `job(worker, workers)` once for each worker and returns when all
-    /// are done. A panic in any of them is raised again here.
+    /// Calls `task` once for each of `0..tasks`, in any order and on any of
+    /// the threads, and returns when all are done. A panic in a task is raised
+    /// again here.
     ///
-    /// A call from inside a job, or while another thread's job runs, is done
-    /// by the caller alone as `job(0, 1)`: jobs may not depend on the count.
-    pub fn run<F: Fn(usize, usize) + Sync>(&self, job: F) {
+    /// A call from inside a task, or while another thread's job runs, is done
+    /// by the caller alone.
+    pub fn run_tasks<F: Fn(usize) + Sync>(&self, tasks: usize, task: F) {
         let guard = match self.running.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return job(0, 1),
+            Err(TryLockError::WouldBlock) => return (0..tasks).for_each(task),
         };
-        if self.shared.workers == 1 {
+        if self.shared.workers == 1 || tasks <= 1 {
             drop(guard);
-            return job(0, 1);
+            return (0..tasks).for_each(task);
         }
-        self.shared.begin(Job {
-            data: (&raw const job).cast(),
+        let job = Job {
+            data: (&raw const task).cast(),
             call: call::<F>,
-        });
-        let own = catch_unwind(AssertUnwindSafe(|| job(0, self.shared.workers)));
-        // The closure is borrowed by the workers: wait even when unwinding.
-        self.shared.wait_for_end();
+            tasks,
+        };
+        self.shared.open(job);
+        let own = catch_unwind(AssertUnwindSafe(|| self.shared.take_tasks(job)));
+        // The closure is borrowed by the members: wait even when unwinding.
+        self.shared.close();
         drop(guard);
         let theirs = lock(&self.shared.panic).take();
         match (own, theirs) {
@@ -148,9 +167,15 @@ impl Pool {
         }
     }
 
+    /// Calls `part(index, parts)` once for each of as many parts as there are
+    /// threads: [`Self::run_tasks`] for work that is cut by [`share`].
+    pub fn run<F: Fn(usize, usize) + Sync>(&self, part: F) {
+        let parts = self.shared.workers;
+        self.run_tasks(parts, |index| part(index, parts));
+    }
+
     /// Cuts `data` into chunks of `chunk` elements (the last may be shorter)
-    /// and calls `each` with every chunk's number and elements, the chunks
-    /// split over the workers.
+    /// and calls `each` with every chunk's number and elements.
     ///
     /// # Panics
     /// When `chunk` is 0.
@@ -160,15 +185,12 @@ impl Pool {
         F: Fn(usize, &mut [T]) + Sync,
     {
         let len = data.len();
-        let chunks = len.div_ceil(chunk);
         let data = Disjoint::new(data);
-        self.run(|worker, workers| {
-            for index in share(chunks, worker, workers) {
-                let range = index * chunk..len.min((index + 1) * chunk);
-                // SAFETY: every chunk belongs to one worker, and `run` returns
-                // before the borrow of `data` ends.
-                each(index, unsafe { data.part(range) });
-            }
+        self.run_tasks(len.div_ceil(chunk), |index| {
+            let range = index * chunk..len.min((index + 1) * chunk);
+            // SAFETY: every chunk is one task's, and `run_tasks` returns
+            // before the borrow of `data` ends.
+            each(index, unsafe { data.part(range) });
         });
     }
 }
@@ -176,7 +198,8 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.signal_start();
+        self.shared.state.0.fetch_add(EPOCH, Ordering::SeqCst);
+        self.shared.wake_sleepers();
         for thread in self.threads.drain(..) {
             // A worker catches its panics, so joining cannot fail usefully.
             let _ = thread.join();
@@ -188,10 +211,10 @@ impl Drop for Pool {
 ///
 /// # Safety
 /// `data` points to a live `F`.
-unsafe fn call<F: Fn(usize, usize) + Sync>(data: *const (), worker: usize, workers: usize) {
+unsafe fn call<F: Fn(usize) + Sync>(data: *const (), task: usize) {
     // SAFETY: the caller's contract.
-    let job = unsafe { &*data.cast::<F>() };
-    job(worker, workers);
+    let closure = unsafe { &*data.cast::<F>() };
+    closure(task);
 }
 
 /// The guarded data never has a broken invariant, so poison is ignored.
@@ -200,17 +223,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    fn begin(&self, job: Job) {
-        // SAFETY: the previous job has ended (`wait_for_end`), so no worker
-        // reads `job` until `signal_start` below publishes it.
+    fn open(&self, job: Job) {
+        // SAFETY: the previous job is closed and without members (`close`),
+        // so nobody reads `job` until `state` publishes it below.
         unsafe { *self.job.get() = Some(job) };
-        self.unfinished.store(self.workers - 1, Ordering::SeqCst);
-        self.signal_start();
+        self.next.0.store(0, Ordering::SeqCst);
+        let epoch = self.state.0.load(Ordering::SeqCst) & !(EPOCH - 1);
+        self.state.0.store((epoch + EPOCH) | OPEN, Ordering::SeqCst);
+        self.wake_sleepers();
     }
 
-    fn signal_start(&self) {
-        self.epoch.fetch_add(1, Ordering::SeqCst);
-        // A worker counts itself as a sleeper before it looks at `epoch` for
+    fn wake_sleepers(&self) {
+        // A worker counts itself as a sleeper before it looks at `state` for
         // the last time, so either it sees the new epoch or it is seen here.
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             let _guard = lock(&self.sleep);
@@ -218,35 +242,51 @@ impl Shared {
         }
     }
 
-    fn wait_for_end(&self) {
+    fn take_tasks(&self, job: Job) {
+        loop {
+            let task = self.next.0.fetch_add(1, Ordering::Relaxed);
+            if task >= job.tasks {
+                return;
+            }
+            // SAFETY: the closure lives until the job is closed and empty,
+            // and this thread is a member or the caller itself.
+            unsafe { (job.call)(job.data, task) };
+        }
+    }
+
+    /// Lets nobody enter any more and waits for the members.
+    fn close(&self) {
+        self.state.0.fetch_and(!OPEN, Ordering::SeqCst);
+        let members = || self.state.0.load(Ordering::SeqCst) & MEMBERS;
         for _ in 0..SPINS_BEFORE_SLEEP {
-            if self.unfinished.load(Ordering::SeqCst) == 0 {
+            if members() == 0 {
                 return;
             }
             std::hint::spin_loop();
         }
         let mut guard = lock(&self.sleep);
         self.caller_sleeps.store(true, Ordering::SeqCst);
-        while self.unfinished.load(Ordering::SeqCst) != 0 {
+        while members() != 0 {
             guard = self.end.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
         self.caller_sleeps.store(false, Ordering::SeqCst);
     }
 
-    fn wait_for_start(&self, seen: usize) -> usize {
+    /// Waits for a state of another epoch than `seen` and returns it.
+    fn wait_for_epoch(&self, seen: u64) -> u64 {
+        let news =
+            || Some(self.state.0.load(Ordering::SeqCst)).filter(|state| state / EPOCH != seen);
         for _ in 0..SPINS_BEFORE_SLEEP {
-            let epoch = self.epoch.load(Ordering::SeqCst);
-            if epoch != seen {
-                return epoch;
+            if let Some(state) = news() {
+                return state;
             }
             std::hint::spin_loop();
         }
         let mut guard = lock(&self.sleep);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        let epoch = loop {
-            let epoch = self.epoch.load(Ordering::SeqCst);
-            if epoch != seen {
-                break epoch;
+        let state = loop {
+            if let Some(state) = news() {
+                break state;
             }
             guard = self
                 .start
@@ -254,33 +294,54 @@ impl Shared {
                 .unwrap_or_else(PoisonError::into_inner);
         };
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
-        epoch
+        state
     }
 
-    fn work(&self, worker: usize) {
+    fn work(&self) {
         let mut seen = 0;
         loop {
-            seen = self.wait_for_start(seen);
+            let mut state = self.wait_for_epoch(seen);
             if self.stop.load(Ordering::SeqCst) {
                 return;
             }
-            // SAFETY: `epoch` was changed after `job` was written, and the
-            // caller writes it again only after this worker has finished.
-            if let Some(job) = unsafe { *self.job.get() } {
-                let result = catch_unwind(AssertUnwindSafe(|| {
-                    // SAFETY: `run` keeps the closure alive until all finish.
-                    unsafe { (job.call)(job.data, worker, self.workers) }
-                }));
-                if let Err(payload) = result {
-                    *lock(&self.panic) = Some(payload);
+            // Enter the job unless it is closed; it may be a still newer one.
+            let entered = loop {
+                seen = state / EPOCH;
+                if state & OPEN == 0 {
+                    break false;
                 }
+                let exchange = self.state.0.compare_exchange_weak(
+                    state,
+                    state + 1,
+                    Ordering::SeqCst,
+                    Ordering::SeqCst,
+                );
+                match exchange {
+                    Ok(_) => break true,
+                    Err(current) => state = current,
+                }
+            };
+            if entered {
+                self.take_part();
             }
-            if self.unfinished.fetch_sub(1, Ordering::SeqCst) == 1
-                && self.caller_sleeps.load(Ordering::SeqCst)
-            {
-                let _guard = lock(&self.sleep);
-                self.end.notify_all();
+        }
+    }
+
+    /// Runs tasks as a member of the job and leaves it.
+    fn take_part(&self) {
+        // SAFETY: `job` was written before the state that this thread entered,
+        // and is written again only after it has left.
+        if let Some(job) = unsafe { *self.job.get() } {
+            let result = catch_unwind(AssertUnwindSafe(|| self.take_tasks(job)));
+            if let Err(payload) = result {
+                *lock(&self.panic) = Some(payload);
             }
+        }
+        let before = self.state.0.fetch_sub(1, Ordering::SeqCst);
+        let last = before & (MEMBERS | OPEN) == 1;
+        if last && self.caller_sleeps.load(Ordering::SeqCst) {
+            let _guard = lock(&self.sleep);
+            self.end.notify_all();
         }
     }
 }
@@ -334,12 +395,12 @@ mod tests {
     #[test]
     fn shares_cover_everything_once_and_evenly() {
         for total in [0, 1, 7, 40, 1001] {
-            for workers in 1..9 {
+            for shares in 1..9 {
                 let mut next = 0;
-                for worker in 0..workers {
-                    let range = share(total, worker, workers);
+                for index in 0..shares {
+                    let range = share(total, index, shares);
                     assert_eq!(range.start, next);
-                    assert!(range.len().abs_diff(total / workers) <= 1);
+                    assert!(range.len().abs_diff(total / shares) <= 1);
                     next = range.end;
                 }
                 assert_eq!(next, total);
@@ -348,63 +409,76 @@ mod tests {
     }
 
     #[test]
-    fn every_worker_runs_once_per_job_over_many_jobs() {
+    fn every_task_runs_exactly_once_over_many_jobs() {
         for threads in [0, 1, 2, 5] {
             let pool = Pool::new(threads).unwrap();
-            let counts: Vec<AtomicUsize> =
-                (0..pool.workers()).map(|_| AtomicUsize::new(0)).collect();
-            for _ in 0..500 {
-                pool.run(|worker, workers| {
-                    assert_eq!(workers, counts.len());
-                    counts[worker].fetch_add(1, Ordering::Relaxed);
+            let counts: Vec<AtomicUsize> = (0..13).map(|_| AtomicUsize::new(0)).collect();
+            for job in 0..500 {
+                let tasks = job % 14;
+                pool.run_tasks(tasks, |task| {
+                    counts[task].fetch_add(1, Ordering::Relaxed);
                 });
+                for (task, count) in counts.iter().enumerate() {
+                    assert_eq!(count.swap(0, Ordering::Relaxed), usize::from(task < tasks));
+                }
             }
-            assert!(
-                counts
-                    .iter()
-                    .all(|count| count.load(Ordering::Relaxed) == 500)
-            );
         }
     }
 
     #[test]
-    fn a_job_started_after_the_workers_fell_asleep_still_runs() {
+    fn work_cut_in_shares_gets_one_part_for_each_thread() {
         let pool = Pool::new(3).unwrap();
-        let count = AtomicUsize::new(0);
+        let parts = Mutex::new(Vec::new());
+        pool.run(|index, parts_in_all| parts.lock().unwrap().push((index, parts_in_all)));
+        let mut parts = parts.into_inner().unwrap();
+        parts.sort_unstable();
+        assert_eq!(parts, [(0, 3), (1, 3), (2, 3)]);
+    }
+
+    #[test]
+    fn sleeping_workers_are_woken_and_share_the_work() {
+        let pool = Pool::new(3).unwrap();
         for _ in 0..3 {
             std::thread::sleep(std::time::Duration::from_millis(20));
-            pool.run(|_, _| {
+            let threads = Mutex::new(std::collections::HashSet::new());
+            pool.run_tasks(30, |_| {
+                threads.lock().unwrap().insert(std::thread::current().id());
                 std::thread::sleep(std::time::Duration::from_millis(2));
-                count.fetch_add(1, Ordering::Relaxed);
             });
+            assert_eq!(threads.into_inner().unwrap().len(), 3);
         }
-        assert_eq!(count.load(Ordering::Relaxed), 9);
     }
 
     #[test]
     fn a_nested_job_is_done_by_its_caller_alone() {
         let pool = Pool::new(2).unwrap();
         let inner = AtomicUsize::new(0);
-        pool.run(|_, _| {
-            pool.run(|worker, workers| {
-                assert_eq!((worker, workers), (0, 1));
+        pool.run_tasks(4, |_| {
+            let outer = std::thread::current().id();
+            pool.run_tasks(3, |_| {
+                assert_eq!(std::thread::current().id(), outer);
                 inner.fetch_add(1, Ordering::Relaxed);
             });
         });
-        assert_eq!(inner.load(Ordering::Relaxed), 2);
+        assert_eq!(inner.load(Ordering::Relaxed), 12);
     }
 
     #[test]
-    fn a_panic_in_a_worker_reaches_the_caller_and_the_pool_survives() {
+    fn a_panic_in_a_task_reaches_the_caller_and_the_pool_survives() {
         let pool = Pool::new(3).unwrap();
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            pool.run(|worker, _| assert!(worker != 2, "planted"));
-        }));
-        assert!(result.is_err());
-        let count = AtomicUsize::new(0);
-        pool.run(|_, _| {
-            count.fetch_add(1, Ordering::Relaxed);
-        });
-        assert_eq!(count.load(Ordering::Relaxed), 3);
+        for planted in [0, 5, 9] {
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                pool.run_tasks(10, |task| {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    assert!(task != planted, "planted");
+                });
+            }));
+            assert!(result.is_err());
+            let count = AtomicUsize::new(0);
+            pool.run_tasks(7, |_| {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(count.load(Ordering::Relaxed), 7);
+        }
     }
 }

@@ -28,6 +28,11 @@ use super::source::FloatKind;
 /// Tokens for which a tile's blocks stay in the cache.
 const TOKENS_AT_A_TIME: usize = 256;
 
+/// Tasks are cut between this many blocks: the largest tile's.
+const UNIT_BLOCKS: usize = 4;
+/// More are fairer, but each costs a shared counter's cache miss, ~0.1 µs.
+const TASKS_PER_WORKER: usize = 8;
+
 /// y = W·x for every token of `x`; `y` is `[tokens][rows]`.
 ///
 /// # Panics
@@ -36,9 +41,10 @@ pub fn product(kernels: &Kernels, matrix: &QuantisedMatrix, x: &Activations, y: 
     assert_eq!(y.len(), x.tokens() * matrix.rows(), "length of the output");
     let operands = Operands::new(matrix, x);
     let y = Disjoint::new(y);
-    kernels.pool().run(|worker, workers| {
-        let blocks = operands.share(worker, workers);
-        // SAFETY: `Operands` has checked the sizes; workers write disjoint
+    let tasks = operands.tasks(kernels);
+    kernels.pool().run_tasks(tasks, |task| {
+        let blocks = operands.blocks(task, tasks);
+        // SAFETY: `Operands` has checked the sizes; tasks write disjoint
         // rows; the instruction set is available.
         unsafe {
             rows_of_product(
@@ -71,13 +77,14 @@ pub fn product_argmax(
     let operands = Operands::new(matrix, x);
     let shared = Disjoint::new(y);
     let best = std::sync::Mutex::new((f32::NEG_INFINITY, usize::MAX));
-    kernels.pool().run(|worker, workers| {
-        let blocks = operands.share(worker, workers);
+    let tasks = operands.tasks(kernels);
+    kernels.pool().run_tasks(tasks, |task| {
+        let blocks = operands.blocks(task, tasks);
         let rows = blocks.start * BLOCK_ROWS..matrix.rows().min(blocks.end * BLOCK_ROWS);
         if rows.is_empty() {
             return;
         }
-        // SAFETY: as in `product`; the rows read back are the worker's own.
+        // SAFETY: as in `product`; the rows read back are the task's own.
         let own = unsafe {
             let start = shared.as_ptr();
             rows_of_product(kernels.isa(), &operands, blocks.start, blocks.end, start);
@@ -142,9 +149,22 @@ impl<'a> Operands<'a> {
         }
     }
 
-    /// The blocks of rows that belong to a worker.
-    pub(super) fn share(&self, worker: usize, workers: usize) -> std::ops::Range<usize> {
-        share(self.rows.div_ceil(BLOCK_ROWS), worker, workers)
+    fn units(&self) -> usize {
+        self.rows.div_ceil(BLOCK_ROWS * UNIT_BLOCKS)
+    }
+
+    /// How many tasks the rows are cut into: some for each thread, so that one
+    /// that is late or slow takes fewer.
+    pub(super) fn tasks(&self, kernels: &Kernels) -> usize {
+        self.units()
+            .min(kernels.pool().workers() * TASKS_PER_WORKER)
+    }
+
+    /// The blocks of rows of a task: whole tiles, but for the last.
+    pub(super) fn blocks(&self, task: usize, tasks: usize) -> std::ops::Range<usize> {
+        let units = share(self.units(), task, tasks);
+        let blocks = self.rows.div_ceil(BLOCK_ROWS);
+        units.start * UNIT_BLOCKS..blocks.min(units.end * UNIT_BLOCKS)
     }
 
     pub(super) fn rows(&self) -> usize {

@@ -104,14 +104,7 @@ pub fn decode_attention<T: KvElement>(
             attend(kernels.isa(), &part, to);
         }
     };
-    let tasks = shape.kv_heads * parts;
-    if tasks == 1 {
-        task(0);
-    } else {
-        kernels
-            .pool()
-            .run(|worker, workers| share(tasks, worker, workers).for_each(&task));
-    }
+    kernels.pool().run_tasks(shape.kv_heads * parts, task);
     let pieces = scratch.parts[..needed].chunks_exact(parts * part_floats);
     for (parts, out) in pieces.zip(out.chunks_exact_mut(group * shape.head_dim)) {
         // SAFETY: sizes as computed above; the instruction set is available.

@@ -16,6 +16,8 @@
     reason = "indices into register tiles, in lockstep"
 )]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::super::Kernels;
 use super::super::dispatch::isa_entry;
 use super::super::exp::exp;
@@ -78,11 +80,19 @@ pub fn prefill_attention<T: KvElement>(
     }
     let per_tile = COLUMNS / shape.heads_per_kv();
     let tiles = tokens.div_ceil(per_tile);
+    let tasks = tiles * shape.kv_heads;
+    let taken = AtomicUsize::new(0);
     let shared = Disjoint::new(out);
-    kernels.pool().run(|worker, workers| {
+    // One part a thread, so that memory is set up once; inside, tiles are
+    // taken as they come, the later and longer ones first.
+    kernels.pool().run(|_, _| {
         let mut scratch = Scratch::new(shape.head_dim);
-        // Later tiles see more keys: dealing them out in turn evens the work.
-        for task in (worker..tiles * shape.kv_heads).step_by(workers) {
+        loop {
+            let index = taken.fetch_add(1, Ordering::Relaxed);
+            if index >= tasks {
+                return;
+            }
+            let task = tasks - 1 - index;
             let (tile, kv_head) = (task / shape.kv_heads, task % shape.kv_heads);
             let first = tile * per_tile;
             let tile = Tile {
@@ -148,7 +158,7 @@ impl Tile<'_> {
     }
 }
 
-/// One worker's memory.
+/// One thread's memory.
 struct Scratch {
     /// `[d][COLUMNS]`, scaled.
     q: AlignedBuffer<f32>,
