@@ -105,11 +105,14 @@ impl Planner {
             _ => "",
         };
         let model = format!("{root}model");
-        self.linear(&format!("{model}.embed_tokens"), c.vocab, c.hidden, {
-            // The table is a gather and, when tied, a head: its own spread
-            // counts, not that of a product with it.
-            f64::from(c.gains.embed)
-        });
+        // Gemma multiplies the row by √hidden.
+        let multiplier = if c.is_gemma() {
+            (c.hidden as f64).sqrt()
+        } else {
+            1.0
+        };
+        let spread = f64::from(c.gains.embed) / multiplier;
+        self.linear(&format!("{model}.embed_tokens"), c.vocab, c.hidden, spread);
         for layer in 0..c.layers {
             self.layer(&format!("{model}.layers.{layer}"), c);
         }
@@ -141,18 +144,38 @@ impl Planner {
             self.norm(&format!("{attention}.{q}"), c.head_dim, c, c.gains.query);
             self.norm(&format!("{attention}.{k}"), c.head_dim, c, 1.0);
         }
-        let out = gain(c.gains.attention_out, query_width);
-        self.linear(&format!("{attention}.o_proj"), c.hidden, query_width, out);
-        self.norm(
-            &format!("{layer}.post_attention_layernorm"),
+        // Gemma norms what attention and MLP give back, which cancels the
+        // spread of their last projection.
+        let gains = c.gains;
+        let (out, down) = if c.is_gemma() {
+            (1.0, 1.0)
+        } else {
+            (gains.attention_out, gains.mlp_out)
+        };
+        let spread = gain(out, query_width);
+        self.linear(
+            &format!("{attention}.o_proj"),
             c.hidden,
-            c,
-            1.0,
+            query_width,
+            spread,
         );
-        if matches!(c.family, Family::Gemma3 | Family::Gemma3Text) {
-            for name in ["pre_feedforward_layernorm", "post_feedforward_layernorm"] {
-                self.norm(&format!("{layer}.{name}"), c.hidden, c, 1.0);
-            }
+        let after_attention = format!("{layer}.post_attention_layernorm");
+        if c.is_gemma() {
+            self.norm(&after_attention, c.hidden, c, gains.attention_out);
+            self.norm(
+                &format!("{layer}.pre_feedforward_layernorm"),
+                c.hidden,
+                c,
+                1.0,
+            );
+            self.norm(
+                &format!("{layer}.post_feedforward_layernorm"),
+                c.hidden,
+                c,
+                gains.mlp_out,
+            );
+        } else {
+            self.norm(&after_attention, c.hidden, c, 1.0);
         }
         for name in ["gate_proj", "up_proj"] {
             let spread = gain(1.0, c.hidden);
@@ -163,12 +186,12 @@ impl Planner {
                 spread,
             );
         }
-        let down = gain(c.gains.mlp_out, c.intermediate);
+        let spread = gain(down, c.intermediate);
         self.linear(
             &format!("{layer}.mlp.down_proj"),
             c.hidden,
             c.intermediate,
-            down,
+            spread,
         );
     }
 
@@ -192,10 +215,7 @@ impl Planner {
     /// A norm whose effective weight lies around `weight`.
     fn norm(&mut self, path: &str, width: usize, c: &Configuration, weight: f32) {
         // Gemma's norms multiply by one plus what the file holds.
-        let centre = match c.family {
-            Family::Gemma3 | Family::Gemma3Text => weight - 1.0,
-            Family::Llama | Family::Qwen3 => weight,
-        };
+        let centre = if c.is_gemma() { weight - 1.0 } else { weight };
         let name = format!("{path}.weight");
         let key = tensor_key(SEED, &name);
         self.push(name, "BF16", vec![width], Content::Norm { centre }, key);
