@@ -69,6 +69,12 @@ pub struct ModelInfo {
     pub hidden_size: usize,
     /// Sliding window, where some layers have one.
     pub window_tokens: Option<usize>,
+    /// Layers whose cache keeps every token.
+    pub full_cache_layers: usize,
+    /// Layers whose cache keeps a window.
+    pub window_cache_layers: usize,
+    /// Elements of one token's key and value in one layer.
+    pub kv_row_elements: usize,
     /// Longest context that the model says it was made for.
     pub max_position_tokens: Option<usize>,
     /// Formats of the weights with their shares, e.g. `affine 4-bit g64`.
@@ -143,12 +149,18 @@ impl Engine {
                 path: dir.join("config.json"),
                 source,
             })?;
+        let window_cache_layers = (0..config.layers)
+            .filter(|layer| config.window_tokens(*layer).is_some())
+            .count();
         let info = ModelInfo {
             family: config.family.name().to_owned(),
             layers: config.layers,
             vocab_size: config.vocab_size,
             hidden_size: config.hidden_size,
             window_tokens: config.sliding.as_ref().map(|s| s.window_tokens),
+            full_cache_layers: config.layers - window_cache_layers,
+            window_cache_layers,
+            kv_row_elements: 2 * config.kv_heads * config.head_dim,
             max_position_tokens: config.max_position_tokens,
             quantisation,
             bytes_per_token,
@@ -196,6 +208,19 @@ impl Engine {
     /// Bytes in use on the device: weights, buffers, caches of all sequences.
     pub fn memory_bytes(&self) -> u64 {
         self.shared.backend.memory_bytes()
+    }
+
+    /// Bytes of keys and values that a decode step reads when `depth_tokens` came before it.
+    pub fn cache_bytes_at(&self, depth_tokens: usize) -> u64 {
+        let model = self.model();
+        let window_tokens = model.window_tokens.unwrap_or(depth_tokens);
+        let rows = model.full_cache_layers * depth_tokens
+            + model.window_cache_layers * depth_tokens.min(window_tokens);
+        let element_bytes = match self.kernels().kv_dtype.as_str() {
+            "f32" => 4,
+            _ => 2,
+        };
+        (rows * model.kv_row_elements * element_bytes) as u64
     }
 
     /// Most tokens of a prompt that one step takes.

@@ -4,6 +4,7 @@
 
 pub mod device_profile;
 pub mod kv_cache;
+pub mod memory;
 pub mod quant;
 pub mod version;
 
@@ -19,6 +20,8 @@ pub mod decode;
 pub mod engine;
 
 pub mod check;
+
+pub mod bench;
 
 pub mod cli;
 

@@ -2,6 +2,7 @@
 //!
 //! The only part of the crate that writes to standard output or error.
 
+pub mod bench_decode;
 pub mod check;
 pub mod exit_code;
 pub mod model_argument;

@@ -1,0 +1,97 @@
+//! A measurement with round numbers, for the tests of the reports.
+
+use super::bandwidth::ReadBandwidth;
+use super::latency::Latency;
+use super::measure::{LogitsDigest, Measurement, Pass};
+use super::prompt::Tokenizer;
+use crate::backend::interface::{Arithmetic, KernelReport};
+use crate::decode::{GeneratorStatistics, StopReason};
+use crate::device_profile::DeviceProfile;
+use crate::engine::ModelInfo;
+use crate::memory::MemoryUse;
+
+pub(super) fn measurement() -> Measurement {
+    Measurement {
+        model: model(),
+        device: DeviceProfile {
+            backend: "cpu".into(),
+            name: "A CPU".into(),
+            architecture: "x86_64".into(),
+            units: 2,
+            memory_bytes: Some(1 << 34),
+            bandwidth_bytes_per_second: None,
+        },
+        arithmetic: Arithmetic::Fast,
+        kernels: KernelReport {
+            by_role: vec![("matvec 4-bit g64".into(), "avx512vnni".into())],
+            kv_dtype: "f16".into(),
+        },
+        tokenizer: Tokenizer::Bytes { vocab_size: 512 },
+        prompt_tokens: 2048,
+        load_ns: 1_234_000_000,
+        after_load: memory(1_000_000_000, 2_340_000_000),
+        after_warmup: memory(1_100_000_000, 4_520_000_000),
+        after_pass: memory(1_100_000_000, 4_500_000_000),
+        logits: Some(LogitsDigest {
+            sha256: "cd".repeat(32),
+            finite: true,
+        }),
+        pass: pass(),
+        cache_bytes_per_token: 10_000_000,
+        bandwidth: ReadBandwidth {
+            median: 32e9,
+            best: 35e9,
+        },
+        peak_resident_bytes: Some(4_600_000_000),
+    }
+}
+
+fn model() -> ModelInfo {
+    ModelInfo {
+        family: "gemma3".into(),
+        layers: 6,
+        vocab_size: 512,
+        hidden_size: 128,
+        window_tokens: Some(32),
+        full_cache_layers: 2,
+        window_cache_layers: 4,
+        kv_row_elements: 128,
+        max_position_tokens: Some(1024),
+        quantisation: "affine 4-bit g64".into(),
+        bytes_per_token: 150_000_000,
+        model_hash: "ab".repeat(32),
+        synthetic: true,
+        end_tokens: vec![1, 106],
+    }
+}
+
+fn pass() -> Pass {
+    Pass {
+        prompt_tokens: 2048,
+        prefill_ns: 712_340_000,
+        first_token_ns: 712_350_000,
+        decode_ns: 2_042_860_000,
+        latency: Latency {
+            p50_ns: 15_900_000,
+            p99_ns: 17_100_000,
+        },
+        tokens: (0..129).map(|index| index % 100).collect(),
+        statistics: GeneratorStatistics {
+            decode_path: "generator",
+            lookahead_steps: 0,
+            undo_rows_recorded: 0,
+            rewinds: 0,
+            dropped_steps: 1,
+            wrapped: true,
+        },
+        stopped: Some(StopReason::MaxTokens),
+    }
+}
+
+fn memory(active_bytes: u64, phase_peak_bytes: u64) -> MemoryUse {
+    MemoryUse {
+        active_bytes,
+        cache_bytes: 0,
+        phase_peak_bytes,
+    }
+}
