@@ -16,6 +16,7 @@ use crate::model::family::{CacheKind, cache_kinds};
 use crate::model::parts::Loading;
 use crate::model::{ModelConfig, family};
 use crate::weights::WeightStore;
+use crate::weights::synthetic::manifest::Manifest;
 
 /// Tokens of a prompt that one step takes, unless options say otherwise.
 pub const DEFAULT_PREFILL_CHUNK_TOKENS: usize = 2048;
@@ -81,7 +82,8 @@ pub struct ModelInfo {
     pub quantisation: String,
     /// Bytes of weights that a decode step reads, caches not included.
     pub bytes_per_token: u64,
-    /// SHA-256 of config.json and all weights, in hex.
+    /// SHA-256 of config.json and all weights, in hex; of a synthetic model the recorded hash of
+    /// its weights, which its configuration follows from.
     pub model_hash: String,
     /// Whether the weights are random numbers in a real model's shape.
     pub synthetic: bool,
@@ -164,7 +166,7 @@ impl Engine {
             max_position_tokens: config.max_position_tokens,
             quantisation,
             bytes_per_token,
-            model_hash: store.hash(&config_bytes),
+            model_hash: Manifest::trusted_hash(dir).unwrap_or_else(|| store.hash(&config_bytes)),
             synthetic: config.synthetic,
             end_tokens: config.end_tokens.clone(),
         };

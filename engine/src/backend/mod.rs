@@ -5,4 +5,4 @@ pub mod disabled;
 pub mod interface;
 mod open;
 
-pub use open::open;
+pub use open::{open, require};

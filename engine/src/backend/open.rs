@@ -13,8 +13,17 @@ pub fn open(
     arithmetic: Arithmetic,
     threads: usize,
 ) -> Result<Box<dyn DeviceBuilder>, LoadError> {
+    require(choice)?;
+    cpu::open(arithmetic, threads)
+}
+
+/// Fails when this build has no such back end, before anything expensive is begun.
+///
+/// # Errors
+/// [`crate::error::BackendError::Unavailable`], naming it.
+pub fn require(choice: BackendChoice) -> Result<(), LoadError> {
     match choice {
-        BackendChoice::Auto | BackendChoice::Cpu => cpu::open(arithmetic, threads),
+        BackendChoice::Auto | BackendChoice::Cpu => Ok(()),
         BackendChoice::Cuda => Err(disabled::unavailable("cuda")),
         BackendChoice::Rocm => Err(disabled::unavailable("rocm")),
     }

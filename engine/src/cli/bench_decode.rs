@@ -7,6 +7,7 @@ use anyhow::Context;
 use super::exit_code::SUCCESS;
 use super::progress::ByteProgress;
 use super::{model_argument, version};
+use crate::backend;
 use crate::bench::arguments::{Arguments, PROGRAM};
 use crate::bench::measure::measure;
 use crate::bench::{json_report, text_report};
@@ -28,6 +29,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         arguments.prompt_tokens.is_some() || !arguments.prompt.is_empty(),
         "the prompt is empty: give -p a text or use --prompt-tokens"
     );
+    backend::require(arguments.load_options().backend)?;
     let folder = model_argument::folder(model)?;
     let mut bar = ByteProgress::new(format!("loading {model}"));
     let measured = measure(&folder, arguments, &mut |progress| {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use super::progress::ByteProgress;
+use crate::weights::synthetic::manifest::Manifest;
 use crate::weights::synthetic::{CacheRoot, PREFIX, cached_folder};
 
 /// The folder of the model; a synthetic one is made first when it is not there.
@@ -27,5 +28,9 @@ pub fn folder(model: &str) -> anyhow::Result<PathBuf> {
         metadata.is_dir(),
         "{model} is not a folder: expected an MLX model folder"
     );
+    // A synthetic folder says what it should hold: find out before loading it.
+    if let Some(manifest) = Manifest::read(path)? {
+        manifest.check_quickly(path, &manifest.name)?;
+    }
     Ok(path.to_owned())
 }

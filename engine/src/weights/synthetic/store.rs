@@ -309,6 +309,20 @@ mod tests {
     }
 
     #[test]
+    fn a_cache_whose_recorded_hash_is_not_the_known_one_is_made_again() {
+        let temporary = tempfile::tempdir().unwrap();
+        let root = CacheRoot::new(temporary.path());
+        let folder = cached_folder("tiny-llama", &root, &mut quiet()).unwrap();
+        let path = folder.join("synthetic.json");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let manifest = Manifest::read(&folder).unwrap().unwrap();
+        let recorded = manifest.weights_sha256().unwrap();
+        std::fs::write(&path, text.replace(recorded, &"0".repeat(64))).unwrap();
+        cached_folder("tiny-llama", &root, &mut quiet()).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[test]
     fn flipped_bytes_pass_the_cheap_check_and_fail_the_full_one() {
         let temporary = tempfile::tempdir().unwrap();
         let root = CacheRoot::new(temporary.path());

@@ -151,6 +151,7 @@ fn produce(layout: &Layout, full: &SyncSender<Vec<u8>>, empty: &Receiver<Vec<u8>
 #[cfg(test)]
 mod tests {
     use super::super::catalogue::{CONFIGURATIONS, find};
+    use super::super::manifest::known_sha256;
     use super::*;
 
     #[test]
@@ -180,6 +181,14 @@ mod tests {
         assert_eq!(manifest.weights_sha256(), Some(hash_weights(tiny).as_str()));
         assert_eq!(hex(&Sha256::digest(&bytes)), hash_weights(tiny));
         assert_eq!(bytes.len() as u64, Layout::new(tiny).file_bytes());
+    }
+
+    #[test]
+    fn the_generator_still_makes_the_bytes_of_this_format_version() {
+        for name in ["tiny-gemma3", "tiny-llama", "tiny-qwen3", "gemma3-270m"] {
+            let hash = hash_weights(find(name).unwrap());
+            assert_eq!(known_sha256(name), Some(hash.as_str()), "{name}");
+        }
     }
 
     #[test]

@@ -1,0 +1,97 @@
+//! The program `mlxcel`, run as a user runs it.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::process::{Command, Output};
+
+fn mlxcel(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_mlxcel"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn synth_writes_a_folder_once_and_verifies_it() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("models/tiny");
+    let folder_text = folder.to_str().unwrap();
+    let first = mlxcel(&["synth", "tiny-qwen3", folder_text]);
+    assert!(text(&first.stdout).starts_with("wrote synthetic:tiny-qwen3 in "));
+    let again = mlxcel(&["synth", "synthetic:tiny-qwen3", folder_text]);
+    assert!(text(&again.stdout).starts_with("already there: synthetic:tiny-qwen3"));
+    let verified = mlxcel(&["synth", "tiny-qwen3", folder_text, "--verify"]);
+    assert!(text(&verified.stdout).starts_with("verified synthetic:tiny-qwen3"));
+
+    let weights = folder.join("model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(&weights, bytes).unwrap();
+    let spoiled = mlxcel(&["synth", "tiny-qwen3", folder_text, "--verify"]);
+    assert_eq!(spoiled.status.code(), Some(1));
+    let error = text(&spoiled.stderr);
+    assert!(
+        error.contains("model.safetensors: sha256: expected"),
+        "{error}"
+    );
+}
+
+#[test]
+fn synth_never_touches_a_folder_that_it_did_not_make() {
+    let temporary = tempfile::tempdir().unwrap();
+    std::fs::write(temporary.path().join("letter.txt"), "dear").unwrap();
+    let output = mlxcel(&["synth", "tiny-qwen3", temporary.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("was not made by `mlxcel synth`"));
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_disk_that_cannot_be_written_is_one_line_and_leaves_nothing() {
+    let output = mlxcel(&["synth", "tiny-qwen3", "/proc/no/such/place"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(error.contains("/proc/no/such"), "{error}");
+}
+
+#[test]
+fn usage_errors_are_exit_code_2() {
+    for arguments in [&[][..], &["--json"], &["synth"], &["dance"]] {
+        assert_eq!(mlxcel(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn both_programs_print_the_same_receipt() {
+    let receipt = |program: &str| {
+        let output = Command::new(program).arg("--version").output().unwrap();
+        assert!(output.status.success());
+        let line = text(&output.stdout);
+        let (name, rest) = line.split_once(' ').unwrap();
+        (name.to_owned(), rest.to_owned())
+    };
+    let mlxcel = receipt(env!("CARGO_BIN_EXE_mlxcel"));
+    let bench = receipt(env!("CARGO_BIN_EXE_mlxcel-bench-decode"));
+    assert_eq!(mlxcel.0, "mlxcel");
+    assert_eq!(bench.0, "mlxcel-bench-decode");
+    assert_eq!(mlxcel.1, bench.1);
+    assert_eq!(mlxcel.1.lines().count(), 1);
+    for field in ["commit=", "dirty=", "features=", "target=", "profile="] {
+        assert!(mlxcel.1.contains(field), "{field}: {}", mlxcel.1);
+    }
+}
+
+#[test]
+fn the_receipt_is_also_one_json_object() {
+    let output = mlxcel(&["--version", "--json"]);
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["program"], "mlxcel");
+    assert_eq!(value["version"], env!("CARGO_PKG_VERSION"));
+    assert!(value["commit"].is_string() && value["features"].is_array());
+}
