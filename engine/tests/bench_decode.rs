@@ -252,9 +252,12 @@ fn an_absent_back_end_is_reported_before_a_model_is_made() {
     assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0);
 }
 
+/// What the error must contain, and how the folder is spoiled.
+type Damage = (&'static str, fn(&Path));
+
 #[test]
 fn damaged_folders_are_one_clear_line_that_names_the_file() {
-    let cases: [(&str, fn(&Path)); 5] = [
+    let cases: [Damage; 5] = [
         ("size in bytes", |folder| {
             truncate(&folder.join("model.safetensors"), 5000)
         }),

@@ -10,6 +10,8 @@ use std::ops::Range;
 use std::sync::Barrier;
 use std::time::Instant;
 
+use crate::backend::cpu::kernel::AlignedBuffer;
+
 /// Four times the last-level cache of the machine it was tried on.
 const BUFFER_BYTES: usize = 128 << 20;
 
@@ -31,8 +33,9 @@ pub fn probe(threads: usize) -> ReadBandwidth {
 }
 
 fn probe_buffer(threads: usize, bytes: usize) -> ReadBandwidth {
+    let mut buffer = AlignedBuffer::<u8>::zeroed(bytes);
     // Not zeros: untouched pages all map to one page, which a cache would hold.
-    let buffer = vec![1u8; bytes];
+    buffer.fill(1);
     let barrier = Barrier::new(threads);
     let buffer: &[u8] = &buffer;
     let mut times_ns = std::thread::scope(|scope| {

@@ -12,6 +12,7 @@ use memmap2::Mmap;
 use serde_json::Value;
 
 use crate::error::LoadError;
+use crate::memory::MappingAccount;
 
 /// The largest header accepted, in bytes; real ones are below 10 MB. It bounds what a lying
 /// length can make us parse.
@@ -99,6 +100,7 @@ struct TensorInfo {
 pub struct SafetensorsFile {
     path: PathBuf,
     map: Mmap,
+    _account: MappingAccount,
     data_start: usize,
     tensors: BTreeMap<String, TensorInfo>,
 }
@@ -137,6 +139,7 @@ impl SafetensorsFile {
             })?;
         Ok(Self {
             path: path.to_owned(),
+            _account: MappingAccount::new(map.len()),
             map,
             data_start,
             tensors,

@@ -13,6 +13,8 @@ use std::alloc::Layout;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
+use crate::memory::MappingAccount;
+
 /// A cache line, and the width of the widest load.
 pub const ALIGNMENT_BYTES: usize = 64;
 /// Size and alignment of a huge page on x86-64, and on AArch64 with 4 KiB pages.
@@ -39,7 +41,11 @@ unsafe impl Plain for half::f16 {}
 enum Owner {
     /// A private mapping that starts at this address and has this many bytes.
     #[cfg(target_os = "linux")]
-    Mapping(*mut libc::c_void, usize),
+    Mapping(
+        *mut libc::c_void,
+        usize,
+        #[expect(dead_code, reason = "counts while it lives")] MappingAccount,
+    ),
     Allocator(Layout),
     Nobody,
 }
@@ -137,7 +143,7 @@ impl<T: Plain> AlignedBuffer<T> {
         Some(AlignedBuffer {
             start: NonNull::new(start.cast::<T>())?,
             len,
-            owner: Owner::Mapping(mapping, mapping_bytes),
+            owner: Owner::Mapping(mapping, mapping_bytes, MappingAccount::new(bytes)),
             advised_bytes: if refused { 0 } else { advise },
         })
     }
@@ -147,7 +153,7 @@ impl<T: Plain> Drop for AlignedBuffer<T> {
     fn drop(&mut self) {
         match self.owner {
             #[cfg(target_os = "linux")]
-            Owner::Mapping(mapping, bytes) => {
+            Owner::Mapping(mapping, bytes, _) => {
                 // SAFETY: exactly the mapping made in `mapped`, no longer used.
                 unsafe { libc::munmap(mapping, bytes) };
             }
