@@ -116,6 +116,19 @@ fn null_arms_are_compulsory_and_the_error_says_why() {
 }
 
 #[test]
+fn no_arm_takes_the_name_of_a_null_arm() {
+    for nulls in ["[base]", "all"] {
+        let file = GOOD.replace("[base]", nulls);
+        let file = file.replace("next: {", "base-null: {");
+        let text = errors(&file);
+        assert_eq!(
+            text,
+            "x.yaml:8:3: arms.base-null: expected another name, got the name of the null arm of `base`"
+        );
+    }
+}
+
+#[test]
 fn a_revision_that_reads_as_a_number_asks_for_quotes() {
     for rev in ["12345678", "1e5", "0x12", "2024.1"] {
         let text = changed("rev: next", &format!("rev: {rev}"));

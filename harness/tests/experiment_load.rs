@@ -6,6 +6,7 @@ use std::path::Path;
 use bench_run::experiment::load::{Loaded, load_bytes};
 use bench_run::experiment::matrix::cells;
 use bench_run::experiment::model::{GuardKind, Nulls, Scalar};
+use bench_run::experiment::nulls::null_arms;
 use bench_run::experiment::template::fill;
 use indexmap::IndexMap;
 
@@ -81,4 +82,18 @@ fn the_command_is_filled_word_by_word() {
     assert_eq!(words[0], "/cache/my builds/bench; rm");
     assert_eq!(words[1..3], ["-m", "synthetic:gemma3-270m"]);
     assert_eq!(words[6], "2048");
+}
+
+#[test]
+fn null_arms_are_named_after_what_they_repeat() {
+    let names = |nulls: &str| {
+        let text = GEMMA3.replace("nulls: [base]", nulls);
+        let arms = null_arms(&loaded(&text).experiment);
+        arms.into_iter().map(|arm| arm.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names("nulls: all"), ["base-null", "main-null", "sync-null"]);
+    assert_eq!(
+        names("nulls: [base, main, base]"),
+        ["base-null", "main-null", "base-null-2"]
+    );
 }

@@ -3,7 +3,7 @@
 //! `model` is the definition. `load` finds every error at once with its line:
 //! `tree` keeps the places, `grammar` holds the tree against the schema, `meaning`
 //! checks what no schema can say, `report` and `diagnostic` collect and show.
-//! `matrix` expands cells, `template` fills command lines, `expand` fills in
+//! `matrix` expands cells, `nulls` names the null arms, `template` fills command lines, `expand` fills in
 //! `${VAR}`, `condition` reads `'> 0'`, `schema` writes the JSON Schema. Nothing
 //! here starts a process.
 
@@ -16,6 +16,7 @@ pub mod load;
 pub mod matrix;
 mod meaning;
 pub mod model;
+pub mod nulls;
 mod report;
 pub mod schema;
 pub mod template;

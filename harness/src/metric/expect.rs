@@ -160,3 +160,57 @@ fn equal(left: Option<&Value>, right: Option<&Value>) -> bool {
         _ => left == right,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holds_for(value: serde_json::Value, condition: Scalar) -> bool {
+        check(&serde_json::json!({ "x": value }), "x", &condition).is_ok()
+    }
+
+    fn text(condition: &str) -> Scalar {
+        Scalar::Text(condition.into())
+    }
+
+    #[test]
+    fn numbers_are_compared_by_value() {
+        use serde_json::json;
+        assert!(holds_for(json!(128), Scalar::Int(128)));
+        assert!(holds_for(json!(128.0), Scalar::Int(128)));
+        assert!(holds_for(json!(128), Scalar::Float(128.0)));
+        assert!(holds_for(json!(1), text("> 0")));
+        assert!(holds_for(json!(0.5), text("> 0")));
+        assert!(!holds_for(json!(0), text("> 0")));
+        assert!(holds_for(json!(0), text("== 0")));
+        assert!(holds_for(json!(3), text("!= 0")));
+        assert!(holds_for(json!(1.5), text("<= 1.5")));
+        assert!(!holds_for(json!(1.5), text("< 1.5")));
+        assert!(holds_for(json!(2), text(">= 1.5")));
+        assert!(holds_for(json!(u64::MAX), text("> 9223372036854775807")));
+        // One apart, and equal as doubles.
+        assert!(!holds_for(
+            json!(9_007_199_254_740_993_i64),
+            Scalar::Int(9_007_199_254_740_992)
+        ));
+    }
+
+    #[test]
+    fn nothing_is_converted() {
+        use serde_json::json;
+        assert!(!holds_for(json!("128"), Scalar::Int(128)));
+        assert!(!holds_for(json!(1), Scalar::Bool(true)));
+        assert!(!holds_for(json!(null), text("< 1")));
+        assert!(!holds_for(json!("true"), Scalar::Bool(true)));
+        assert!(holds_for(json!("1"), text("!= 1")));
+        assert!(holds_for(json!("metal"), text("metal")));
+        assert!(holds_for(json!("> 0"), text("== > 0")));
+    }
+
+    #[test]
+    fn a_missing_field_never_holds() {
+        let empty = serde_json::json!({});
+        let broken = check(&empty, "x", &text("!= 3")).unwrap_err();
+        assert_eq!(broken.to_string(), "`x`: expected != 3, got no such field");
+    }
+}

@@ -10,11 +10,14 @@ use serde_json::Value;
 use super::{expect, json, regex, rusage};
 use crate::experiment::matrix::Cell;
 use crate::experiment::model::{Condition, Experiment, Metric};
-use crate::hash::sha256_file;
+use crate::hash::{sha256_file, sha256_hex};
 use crate::record::format::Usage;
 
 /// Most bytes of standard output that are parsed.
 pub const MAX_PARSED_BYTES: u64 = 64 << 20;
+
+/// Longest field, as JSON, that a row keeps in full.
+const MAX_RECORDED_BYTES: usize = 1024;
 
 /// What an attempt's output says.
 #[derive(Debug, Clone, PartialEq)]
@@ -160,7 +163,7 @@ impl Attempt<'_> {
         let named = conditions.iter().map(|(field, _)| *field);
         for field in named.chain(shared.clone().map(String::as_str)) {
             if let Some(value) = json::field(document, field) {
-                fields.insert(field.to_owned(), value.clone());
+                fields.insert(field.to_owned(), recorded(value));
             }
         }
         let mut broken: Vec<String> = conditions
@@ -204,6 +207,17 @@ impl Attempt<'_> {
                 "expected a finite number above 0, got {value}"
             )))
         }
+    }
+}
+
+/// A field as the record keeps it: a long one as its checksum, which still tells
+/// equal from different.
+fn recorded(value: &Value) -> Value {
+    let text = value.to_string();
+    if text.len() <= MAX_RECORDED_BYTES {
+        value.clone()
+    } else {
+        Value::String(format!("sha256:{}", sha256_hex(text.as_bytes())))
     }
 }
 

@@ -133,3 +133,33 @@ pub fn number(document: &Value, path: &str) -> Result<f64, JsonError> {
 pub fn shown(value: &Value) -> String {
     printable(&value.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_descends_objects_and_lists_and_tries_whole_keys_first() {
+        let document = serde_json::json!({
+            "a": {"b": [10, {"c": 11}]},
+            "a.b": 12,
+            "d.e": {"f.g": 13},
+        });
+        let at = |path| field(&document, path).and_then(Value::as_i64);
+        assert_eq!(at("a.b.0"), Some(10));
+        assert_eq!(at("a.b.1.c"), Some(11));
+        assert_eq!(at("a.b"), Some(12));
+        assert_eq!(at("d.e.f.g"), Some(13));
+        assert_eq!(at("a.b.2"), None);
+        assert_eq!(at("a.b.-1"), None);
+    }
+
+    #[test]
+    fn a_missing_field_lists_what_there_is() {
+        let document = serde_json::json!({"tok_s": 1, "n": 2});
+        assert_eq!(
+            number(&document, "toks").unwrap_err().to_string(),
+            "expected the field `toks`, got the fields tok_s, n"
+        );
+    }
+}

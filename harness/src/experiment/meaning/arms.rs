@@ -9,12 +9,15 @@ use super::super::diagnostic::{did_you_mean, names, printable};
 use super::super::expand;
 use super::super::key_path::{child, item};
 use super::super::model::{Arm, Experiment, Nulls};
+use super::super::nulls::null_arms;
 use super::super::report::Report;
 use super::super::template::{self, VALUE_NAME};
 use super::{file_name_fault, not_blank, variable_name};
 
 /// The revision that means the tree as it is.
 const WORKTREE: &str = "worktree";
+/// Each null arm costs a run per round; more than this are a slip.
+const MAX_NULLS: usize = 100;
 const WHY_NULLS: &str = "a null arm repeats an arm under another name and so shows the noise of \
                          this very run; without one no difference can be told from noise";
 
@@ -105,37 +108,26 @@ fn base(experiment: &Experiment, report: &mut Report) {
 }
 
 fn nulls(experiment: &Experiment, report: &mut Report) {
-    let Nulls::Some(list) = &experiment.nulls else {
-        return;
-    };
-    if list.is_empty() {
-        let some = experiment.arms.get_key_value(&experiment.base);
-        let example = some.map_or("all".into(), |(name, _)| format!("[{name}]"));
-        let hint = format!("write `nulls: {example}`; {WHY_NULLS}");
-        report.value("nulls", "`all` or at least one arm", "none", Some(hint));
-    }
-    let mut copies: HashMap<&str, usize> = HashMap::new();
-    for (index, name) in list.iter().enumerate() {
-        known_arm(&item("nulls", index), name, experiment, report);
-        *copies.entry(name).or_default() += 1;
-    }
-    for (name, count) in copies {
-        for copy in 1..=count {
-            let null = null_name(name, copy);
-            if experiment.arms.contains_key(&null) {
-                let got = format!("`{null}`, which is the name of {name}'s null arm");
-                report.key(&child("arms", &null), "another name", &got, None);
-            }
+    if let Nulls::Some(list) = &experiment.nulls {
+        if list.is_empty() {
+            let some = experiment.arms.get_key_value(&experiment.base);
+            let example = some.map_or("all".into(), |(name, _)| format!("[{name}]"));
+            let hint = format!("write `nulls: {example}`; {WHY_NULLS}");
+            report.value("nulls", "`all` or at least one arm", "none", Some(hint));
+        }
+        if list.len() > MAX_NULLS {
+            let expected = format!("at most {MAX_NULLS} null arms");
+            report.value("nulls", &expected, &list.len().to_string(), None);
+        }
+        for (index, name) in list.iter().enumerate() {
+            known_arm(&item("nulls", index), name, experiment, report);
         }
     }
-}
-
-/// The name of the `copy`-th (from 1) null arm of `arm`: `base-null`, `base-null-2`, ….
-#[must_use]
-pub(crate) fn null_name(arm: &str, copy: usize) -> String {
-    match copy {
-        0 | 1 => format!("{arm}-null"),
-        copy => format!("{arm}-null-{copy}"),
+    for null in null_arms(experiment) {
+        if experiment.arms.contains_key(&null.name) {
+            let got = format!("the name of the null arm of `{}`", printable(&null.of));
+            report.key(&child("arms", &null.name), "another name", &got, None);
+        }
     }
 }
 
