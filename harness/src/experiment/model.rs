@@ -34,7 +34,8 @@ pub struct Experiment {
     /// Name of the arm that the others are compared with.
     #[serde(default = "default_base")]
     pub base: String,
-    /// Which arms are repeated as null arms; at least one.
+    /// Which arms are repeated as null arms; at least one, since without a null arm
+    /// no difference can be told from noise.
     pub nulls: Nulls,
     /// The workloads.
     #[serde(default)]
