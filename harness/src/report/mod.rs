@@ -11,6 +11,7 @@ pub mod markdown;
 pub mod method;
 pub mod model;
 pub mod outcomes;
+pub mod plot;
 pub mod reproduce;
 pub mod table;
 pub mod terminal;

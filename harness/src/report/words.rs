@@ -63,7 +63,7 @@ pub fn change_range_pct(better: Better, low: f64, high: f64) -> (f64, f64) {
 #[must_use]
 pub fn change(better: Better, delta: f64) -> String {
     let pct = change_pct(better, delta);
-    let text = unit::signed_pct(pct);
+    let text = format!("{} %", bare_pct(pct));
     let factor = 1.0 + pct / 100.0;
     if factor.is_finite() && (factor >= 2.0 || factor <= 0.5) {
         format!("{text} (×{})", short(factor))
@@ -118,8 +118,18 @@ pub fn share(part: f64) -> String {
     }
 }
 
+/// A signed percentage without its unit; two decimals, fewer from 100 % on.
 fn bare_pct(pct: f64) -> String {
-    unit::signed_pct(pct).trim_end_matches(" %").to_owned()
+    let decimals = match pct.abs() {
+        size if size >= 1000.0 => 0,
+        size if size >= 100.0 => 1,
+        _ => return unit::signed_pct(pct).trim_end_matches(" %").to_owned(),
+    };
+    if !pct.is_finite() {
+        return "n/a".into();
+    }
+    let sign = if pct < 0.0 { "−" } else { "+" };
+    format!("{sign}{:.decimals$}", pct.abs())
 }
 
 /// Three significant digits.
@@ -223,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_large_change_is_also_a_factor() {
-        assert_eq!(change(Better::Lower, 19.0_f64.ln()), "+1800.00 % (×19.0)");
+        assert_eq!(change(Better::Lower, 19.0_f64.ln()), "+1800 % (×19.0)");
         assert_eq!(change(Better::Higher, 19.0_f64.ln()), "−94.74 % (×0.0526)");
     }
 
