@@ -1,4 +1,23 @@
 //! From a checked-out commit to hashed artifacts, once per key.
 //!
-//! `key` names a build, `cache` keeps it, `builder` makes it, `artifact` says
-//! what it is (code hash, libraries, receipt). Nothing here measures.
+//! `toolchain` says which tools build, `key` names a build, `cache` keeps it,
+//! `builder` makes it, `artifact` says what a file is (kind, code hash),
+//! `library` what it loads, `receipt` what it says of itself, `identity` compares
+//! arms. Nothing here measures, and nothing prints: progress goes to a callback.
+
+pub mod artifact;
+pub mod builder;
+pub mod cache;
+pub mod error;
+pub mod identity;
+pub mod key;
+pub mod library;
+pub mod prebuilt;
+pub mod progress;
+pub mod receipt;
+pub mod toolchain;
+
+mod collect;
+mod elf;
+mod environment;
+mod job;

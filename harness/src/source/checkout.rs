@@ -35,12 +35,30 @@ pub struct Checkout {
     _lock: FileLock,
 }
 
-/// Checks `pin` out at [`Mirror::tree_path`], waiting while another process
-/// builds there. `keep` are untracked folders to leave, relative to the root.
+/// The right to change a repository's checkout; others wait.
+#[derive(Debug)]
+pub struct Claim<'a> {
+    mirror: &'a Mirror,
+    lock: FileLock,
+}
+
+/// Waits until no other process works in the checkout of `mirror`.
 ///
 /// # Errors
-/// The pin has submodules (under [`Submodules::Refuse`]) or LFS pointers, a path in
-/// `keep` leaves the checkout, or reading or writing fails.
+/// The lock cannot be made.
+pub fn claim<'a>(mirror: &'a Mirror, tell: &mut Tell<'_>) -> Result<Claim<'a>, SourceError> {
+    let lock = FileLock::acquire(&mirror.folder().join("tree.lock"), &mut || {
+        tell(SourceProgress::Waiting {
+            what: format!("another build of {}", mirror.repo()),
+        });
+    })?;
+    Ok(Claim { mirror, lock })
+}
+
+/// Claims the checkout and lays `pin` out, see [`Claim::lay_out`].
+///
+/// # Errors
+/// Those of [`claim`] and [`Claim::lay_out`].
 pub fn checkout(
     mirror: &Mirror,
     pin: &Pin,
@@ -48,31 +66,45 @@ pub fn checkout(
     keep: &[PathBuf],
     tell: &mut Tell<'_>,
 ) -> Result<Checkout, SourceError> {
-    for path in keep {
-        inside("build.keep", path)?;
-    }
-    let tree = Oid::from_str(&pin.tree).doing_in("read the pin", mirror.repo())?;
-    let survey = survey(mirror.bare(), tree).doing_in("read the commit's files", mirror.repo())?;
-    refuse_hollow(mirror, pin, submodules, &survey)?;
-    let lock = FileLock::acquire(&mirror.folder().join("tree.lock"), &mut || {
-        tell(SourceProgress::Waiting {
-            what: format!("another build of {}", mirror.repo()),
-        });
-    })?;
-    let path = mirror.tree_path();
-    match lay_out(mirror, pin, tree, &survey, keep, tell) {
-        // Whatever a killed run or a stray hand left there: once more, from nothing.
-        Err(error) if is_about_the_state(&error) => {
-            remove_worktree(mirror)?;
-            lay_out(mirror, pin, tree, &survey, keep, tell)?;
+    claim(mirror, tell)?.lay_out(pin, submodules, keep, tell)
+}
+
+impl Claim<'_> {
+    /// Checks `pin` out at [`Mirror::tree_path`]. `keep` are untracked folders to
+    /// leave, relative to the root.
+    ///
+    /// # Errors
+    /// The pin has submodules (under [`Submodules::Refuse`]) or LFS pointers, a path in
+    /// `keep` leaves the checkout, or reading or writing fails.
+    pub fn lay_out(
+        self,
+        pin: &Pin,
+        submodules: Submodules,
+        keep: &[PathBuf],
+        tell: &mut Tell<'_>,
+    ) -> Result<Checkout, SourceError> {
+        let mirror = self.mirror;
+        for path in keep {
+            inside("build.keep", path)?;
         }
-        other => other?,
+        let tree = Oid::from_str(&pin.tree).doing_in("read the pin", mirror.repo())?;
+        let survey =
+            survey(mirror.bare(), tree).doing_in("read the commit's files", mirror.repo())?;
+        refuse_hollow(mirror, pin, submodules, &survey)?;
+        match lay_out(mirror, pin, tree, &survey, keep, tell) {
+            // Whatever a killed run or a stray hand left there: once more, from nothing.
+            Err(error) if is_about_the_state(&error) => {
+                remove_worktree(mirror)?;
+                lay_out(mirror, pin, tree, &survey, keep, tell)?;
+            }
+            other => other?,
+        }
+        Ok(Checkout {
+            path: mirror.tree_path(),
+            commit: pin.commit.clone(),
+            _lock: self.lock,
+        })
     }
-    Ok(Checkout {
-        path,
-        commit: pin.commit.clone(),
-        _lock: lock,
-    })
 }
 
 /// True if the pin has a file of this path (relative to its root).

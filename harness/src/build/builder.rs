@@ -1,0 +1,497 @@
+//! One build: look in the cache, else check out, run the command, keep what it left.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
+
+use super::artifact::{self, Inspected};
+use super::cache::{BuildCache, Lookup, Manifest, OwnLibrary};
+use super::error::{BuildError, ForeignLibrary, IoContext as _, LogEnd};
+use super::job::{self, Ended, Job};
+use super::key::KeyInputs;
+use super::progress::{BuildProgress, Tell};
+use super::toolchain::Toolchain;
+use super::{collect, environment, library, receipt};
+use crate::experiment::model::{Build, Receipt, Submodules};
+use crate::record::format::{ArtifactKind, PlannedBuild};
+use crate::source::cache_root::CacheRoot;
+use crate::source::checkout::{self, Checkout};
+use crate::source::mirror::Mirror;
+use crate::source::pin::Pin;
+
+/// How much of a failed build's log an error carries.
+const LOG_TAIL_LINES: usize = 30;
+
+/// What is to be built. Two requests with equal inputs are one build.
+#[derive(Debug, Clone, Copy)]
+pub struct BuildRequest<'a> {
+    /// Where builds are kept.
+    pub cache: &'a CacheRoot,
+    /// The repository.
+    pub mirror: &'a Mirror,
+    /// The commit, with what is on top.
+    pub pin: &'a Pin,
+    /// What to do with submodules.
+    pub submodules: Submodules,
+    /// The experiment's `build`.
+    pub build: &'a Build,
+    /// The command: `build.command`, or the arm's own.
+    pub command: &'a str,
+    /// The declared environment of the arm's attempts; `{artifact_dir}` is filled in.
+    pub run_env: &'a IndexMap<String, String>,
+    /// The tools.
+    pub toolchain: &'a Toolchain,
+    /// Ends the build when it becomes true.
+    pub stop: Option<&'a AtomicBool>,
+}
+
+/// A build that is there.
+#[derive(Debug, Clone)]
+pub struct Built {
+    /// For the plan.
+    pub planned: PlannedBuild,
+    /// `{artifact_dir}`: holds the artifacts under their paths.
+    pub directory: PathBuf,
+    /// The artifacts' absolute paths in the experiment's order; the first is `{artifact}`.
+    pub artifacts: Vec<PathBuf>,
+    /// The build's log; `None` for a prebuilt program.
+    pub log: Option<PathBuf>,
+    /// True if nothing had to be built.
+    pub cached: bool,
+    /// Seconds that the build command ran, whenever that was.
+    pub build_seconds: f64,
+    /// Things the reader must know.
+    pub warnings: Vec<String>,
+}
+
+/// The key under which the request's build is kept.
+///
+/// # Errors
+/// A declared path leaves the checkout, or the pin cannot be read.
+pub fn key(request: &BuildRequest<'_>) -> Result<String, BuildError> {
+    Ok(inputs(request)?.key())
+}
+
+/// Builds, or finds the same build in the cache.
+///
+/// # Errors
+/// See [`BuildError`]; [`BuildError::is_the_arms_own`] tells whether other arms may go on.
+pub fn build(request: &BuildRequest<'_>, tell: &mut Tell<'_>) -> Result<Built, BuildError> {
+    let inputs = inputs(request)?;
+    let key = inputs.key();
+    let cache = BuildCache::new(request.cache);
+    let _lock = cache.lock(&key, &mut || {
+        tell(BuildProgress::Waiting {
+            what: format!("the same build in another process ({})", request.pin.commit),
+        });
+    })?;
+    let (manifest, cached) = match cache.find(&key) {
+        Lookup::Found(manifest) => {
+            tell(BuildProgress::Cached { key: key.clone() });
+            (*manifest, true)
+        }
+        Lookup::Damaged(reason) => {
+            tell(BuildProgress::Rebuilding { reason });
+            (make(request, inputs, &cache, tell)?, false)
+        }
+        Lookup::Absent => (make(request, inputs, &cache, tell)?, false),
+    };
+    finish(request, &key, &manifest, cached, &cache)
+}
+
+/// Whether the artifacts under `directory` still are what the plan says; the text
+/// names the first that is not. For a resumed run.
+///
+/// # Errors
+/// One line that says which artifact changed or is gone.
+pub fn unchanged(planned: &PlannedBuild, directory: &Path) -> Result<(), String> {
+    for known in &planned.artifacts {
+        let file = directory.join(&known.path);
+        let now = artifact::inspect(&file, &known.path).map_err(|error| error.to_string())?;
+        if now.planned.file_sha256 != known.file_sha256 {
+            return Err(format!(
+                "artifact {} has changed since the plan was sealed: expected sha256 {}, got {}",
+                known.path, known.file_sha256, now.planned.file_sha256
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn inputs(request: &BuildRequest<'_>) -> Result<KeyInputs, BuildError> {
+    let build = request.build;
+    if build.artifacts.is_empty() {
+        return Err(BuildError::NoArtifacts);
+    }
+    for path in &build.artifacts {
+        checkout::inside("build.artifacts", path)?;
+    }
+    let keep = match &build.keep {
+        Some(keep) => keep.clone(),
+        None if checkout::has_file(request.mirror, request.pin, Path::new("Cargo.toml"))? => {
+            vec!["target".into()]
+        }
+        None => Vec::new(),
+    };
+    for path in &keep {
+        checkout::inside("build.keep", path)?;
+    }
+    let sorted = |map: &IndexMap<String, String>| {
+        map.iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    };
+    let mut toolchain = request.toolchain.versions.clone();
+    toolchain.extend(request.toolchain.declared(&build.env));
+    let pin = request.pin;
+    Ok(KeyInputs {
+        patch_sha256: pin.patch_sha256.clone(),
+        command: request.command.to_owned(),
+        environment: sorted(&build.env),
+        artifacts: build.artifacts.clone(),
+        keep,
+        toolchain: sorted(&toolchain),
+        host: request.toolchain.host.clone(),
+        ..KeyInputs::new(request.mirror.key(), &pin.commit, &pin.tree)
+    })
+}
+
+/// Checks out, builds and keeps the result.
+fn make(
+    request: &BuildRequest<'_>,
+    inputs: KeyInputs,
+    cache: &BuildCache,
+    tell: &mut Tell<'_>,
+) -> Result<Manifest, BuildError> {
+    let key = inputs.key();
+    let mut told = |step| tell(BuildProgress::Source(step));
+    let claim = checkout::claim(request.mirror, &mut told)?;
+    job::kill_leftovers(&request.mirror.tree_path());
+    let checkout = claim.lay_out(request.pin, request.submodules, &inputs.keep, &mut told)?;
+    remove_stale(request, &checkout)?;
+    let partial = cache.start(&key)?;
+    let made = run_command(request, &key, &checkout, cache, tell).and_then(|manifest| {
+        tell(BuildProgress::Collecting);
+        gather(
+            request,
+            &key,
+            &checkout,
+            cache,
+            &partial,
+            Manifest { inputs, ..manifest },
+        )
+    });
+    match made {
+        Ok(manifest) => {
+            cache.finish(&key, &manifest)?;
+            Ok(manifest)
+        }
+        Err(error) => {
+            cache.abandon(&key)?;
+            Err(error)
+        }
+    }
+}
+
+/// An artifact in a kept folder may be another pin's: without this, a command that
+/// leaves it alone would pass for a build.
+fn remove_stale(request: &BuildRequest<'_>, checkout: &Checkout) -> Result<(), BuildError> {
+    for path in &request.build.artifacts {
+        if checkout::has_file(request.mirror, request.pin, path)? {
+            continue;
+        }
+        let file = checkout.path.join(path);
+        let removed = if file.is_dir() && !file.is_symlink() {
+            std::fs::remove_dir_all(&file)
+        } else {
+            std::fs::remove_file(&file)
+        };
+        match removed {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).doing("remove the old artifact", &file)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Runs the build command; a failure keeps its log.
+fn run_command(
+    request: &BuildRequest<'_>,
+    key: &str,
+    checkout: &Checkout,
+    cache: &BuildCache,
+    tell: &mut Tell<'_>,
+) -> Result<Manifest, BuildError> {
+    let commit = &request.pin.commit;
+    let environment = environment::of_build(
+        request.toolchain,
+        request.pin,
+        &checkout.path,
+        &request.build.env,
+    );
+    // A success moves it to its place; a failure leaves it.
+    let log = cache.trial_log(key);
+    let job = Job {
+        words: job::shell_words(request.command),
+        environment: &environment,
+        folder: &checkout.path,
+        log: &log,
+        timeout: Duration::from_secs(request.build.timeout_secs),
+        stop: request.stop,
+    };
+    let started = Instant::now();
+    let mut building = |elapsed, last_line| {
+        tell(BuildProgress::Building {
+            commit: commit.clone(),
+            elapsed,
+            last_line,
+        });
+    };
+    building(Duration::ZERO, String::new());
+    let ended = job::run(&job, &mut building).doing("run the build in", &checkout.path)?;
+    job::kill_leftovers(&checkout.path);
+    match ended {
+        Ended::Exited(status) if status.success() => {}
+        Ended::Exited(status) => {
+            return Err(BuildError::Failed {
+                commit: commit.clone(),
+                status: status.to_string(),
+                log: log_end(&log),
+            });
+        }
+        Ended::TimedOut => {
+            return Err(BuildError::TimedOut {
+                commit: commit.clone(),
+                limit_seconds: request.build.timeout_secs,
+                log: log_end(&log),
+            });
+        }
+        Ended::Stopped => {
+            return Err(BuildError::Interrupted {
+                commit: commit.clone(),
+            });
+        }
+    }
+    let mut manifest = Manifest::new(KeyInputs::new("", "", ""));
+    manifest.build_seconds = started.elapsed().as_secs_f64();
+    manifest.environment = environment
+        .into_iter()
+        .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
+        .collect();
+    Ok(manifest)
+}
+
+fn log_end(log: &Path) -> Box<LogEnd> {
+    Box::new(LogEnd {
+        path: log.to_owned(),
+        tail: job::last_lines(log, LOG_TAIL_LINES),
+    })
+}
+
+/// Copies and inspects the artifacts, and finds the libraries built beside them.
+fn gather(
+    request: &BuildRequest<'_>,
+    key: &str,
+    checkout: &Checkout,
+    cache: &BuildCache,
+    partial: &Path,
+    mut manifest: Manifest,
+) -> Result<Manifest, BuildError> {
+    let log = cache.trial_log(key);
+    let directory = partial.join("artifacts");
+    for path in &request.build.artifacts {
+        let left = checkout.path.join(path);
+        if !left.exists() {
+            return Err(BuildError::ArtifactMissing {
+                commit: request.pin.commit.clone(),
+                path: path.clone(),
+                near: collect::near(&checkout.path, path),
+                log: log_end(&log),
+            });
+        }
+        artifact::refuse_script(&left, path, request.build.allow_script)?;
+        let copied = directory.join(path);
+        collect::copy(&left, &copied)?;
+        let name = path.display().to_string();
+        manifest.artifacts.push(artifact::inspect(&copied, &name)?);
+    }
+    manifest.own_libraries = own_libraries(request, checkout, &manifest.artifacts, &directory)?;
+    let kept_log = partial.join("build.log");
+    std::fs::rename(&log, &kept_log).doing("keep the log", &log)?;
+    Ok(manifest)
+}
+
+/// Libraries that the artifacts ask for and that the build left in the checkout.
+fn own_libraries(
+    request: &BuildRequest<'_>,
+    checkout: &Checkout,
+    artifacts: &[Inspected],
+    directory: &Path,
+) -> Result<Vec<OwnLibrary>, BuildError> {
+    let run_env = environment::filled(request.run_env, directory);
+    let mut sonames: Vec<String> = Vec::new();
+    for one in artifacts {
+        let file = directory.join(&one.planned.path);
+        let loaded = library::loaded(&file, one, loader_of(artifacts), &run_env)?;
+        sonames.extend(loaded.into_iter().map(|library| library.planned.soname));
+        sonames.extend(one.needed.iter().cloned());
+    }
+    sonames.sort();
+    sonames.dedup();
+    let names: Vec<&str> = sonames.iter().map(String::as_str).collect();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut own = Vec::new();
+    for path in collect::files_named(&checkout.path, &names) {
+        if !checkout::has_file(request.mirror, request.pin, &path)? {
+            let soname = path.file_name().unwrap_or_default().to_string_lossy();
+            own.push(OwnLibrary {
+                soname: soname.into_owned(),
+                path,
+            });
+        }
+    }
+    Ok(own)
+}
+
+/// The loader of the first artifact that has one, for libraries among the artifacts.
+fn loader_of(artifacts: &[Inspected]) -> Option<&Path> {
+    artifacts
+        .iter()
+        .find_map(|artifact| artifact.interpreter.as_deref())
+}
+
+/// Everything that depends on how the build is used: libraries and receipt.
+fn finish(
+    request: &BuildRequest<'_>,
+    key: &str,
+    manifest: &Manifest,
+    cached: bool,
+    cache: &BuildCache,
+) -> Result<Built, BuildError> {
+    let directory = cache.artifacts(key);
+    let run_env = environment::filled(request.run_env, &directory);
+    let mut warnings = Vec::new();
+    let mut artifacts = Vec::new();
+    for one in &manifest.artifacts {
+        let file = directory.join(&one.planned.path);
+        let mut planned = one.planned.clone();
+        for loaded in library::loaded(&file, one, loader_of(&manifest.artifacts), &run_env)? {
+            refuse_foreign(request, &planned.path, &loaded, manifest, &directory)?;
+            if loaded.path.is_none() {
+                let name = &loaded.planned.soname;
+                warnings.push(format!(
+                    "{} asks for {name}, which is not found",
+                    planned.path
+                ));
+            }
+            planned.libraries.push(loaded.planned);
+        }
+        artifacts.push(planned);
+    }
+    let receipt = ask_receipt(request, manifest, &directory, &run_env)?;
+    let pin = request.pin;
+    Ok(Built {
+        planned: PlannedBuild {
+            commit: Some(pin.commit.clone()),
+            dirty: pin.dirty,
+            patch_sha256: pin.patch_sha256.clone(),
+            key: key.to_owned(),
+            code_sha256: artifact::combined_code_sha256(&artifacts),
+            receipt,
+            artifacts,
+        },
+        artifacts: manifest
+            .artifacts
+            .iter()
+            .map(|one| directory.join(&one.planned.path))
+            .collect(),
+        directory,
+        log: Some(cache.log(key)),
+        cached,
+        build_seconds: manifest.build_seconds,
+        warnings,
+    })
+}
+
+/// A library that the build made must be the one that is loaded, from the copied
+/// artifacts: not the system's of the same name, nor one in the checkout.
+fn refuse_foreign(
+    request: &BuildRequest<'_>,
+    artifact: &str,
+    loaded: &library::Loaded,
+    manifest: &Manifest,
+    directory: &Path,
+) -> Result<(), BuildError> {
+    let soname = &loaded.planned.soname;
+    let tree = request.mirror.tree_path();
+    let real = loaded
+        .path
+        .as_ref()
+        .map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
+    let in_checkout = real.as_ref().and_then(|path| path.strip_prefix(&tree).ok());
+    let own: Vec<&Path> = manifest
+        .own_libraries
+        .iter()
+        .filter(|own| own.soname == *soname)
+        .map(|own| own.path.as_path())
+        .collect();
+    let copied = real
+        .as_ref()
+        .is_some_and(|path| path.starts_with(directory));
+    if copied || (own.is_empty() && in_checkout.is_none()) {
+        return Ok(());
+    }
+    let artifacts = &request.build.artifacts;
+    let listed = own
+        .iter()
+        .copied()
+        .find(|path| artifacts.iter().any(|one| one == path));
+    let library = listed
+        .or_else(|| own.first().copied())
+        .or(in_checkout)
+        .unwrap_or(Path::new(soname))
+        .to_owned();
+    let from = match (&real, in_checkout) {
+        (_, Some(_)) => "the checkout, where the next arm's build replaces it".to_owned(),
+        (Some(path), None) => path.display().to_string(),
+        (None, None) => "nowhere".to_owned(),
+    };
+    let folder = library.parent().unwrap_or(Path::new(""));
+    Err(BuildError::ForeignLibrary(Box::new(ForeignLibrary {
+        artifact: artifact.to_owned(),
+        soname: soname.clone(),
+        from,
+        folder: folder.display().to_string(),
+        library: library.display().to_string(),
+        listed: listed.is_some(),
+    })))
+}
+
+fn ask_receipt(
+    request: &BuildRequest<'_>,
+    manifest: &Manifest,
+    directory: &Path,
+    run_env: &IndexMap<String, String>,
+) -> Result<Option<String>, BuildError> {
+    let mode = request.build.receipt;
+    let Some(first) = manifest.artifacts.first() else {
+        return Ok(None);
+    };
+    let runs = !matches!(
+        first.planned.kind,
+        ArtifactKind::Directory | ArtifactKind::Other
+    );
+    if mode == Receipt::None || (mode == Receipt::Optional && !runs) {
+        return Ok(None);
+    }
+    let environment = environment::of_receipt(request.toolchain, run_env);
+    let answer = receipt::ask(&directory.join(&first.planned.path), &environment);
+    receipt::check(mode, &first.planned.path, Some(request.pin), &answer)?;
+    Ok(answer.ok())
+}
