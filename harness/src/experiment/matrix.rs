@@ -27,9 +27,12 @@ pub struct Cell {
 /// [`super::load::load`], which bounds the number of cells.
 #[must_use]
 pub fn cells(experiment: &Experiment) -> Vec<Cell> {
+    named(combinations(&experiment.cells))
+}
+
+fn named(all: Vec<IndexMap<String, Scalar>>) -> Vec<Cell> {
     let mut taken = HashSet::new();
-    combinations(&experiment.cells)
-        .into_iter()
+    all.into_iter()
         .map(|values| {
             let wanted = id_of(&values);
             let mut id = wanted.clone();
@@ -133,6 +136,8 @@ fn part(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn text(value: &str) -> Scalar {
@@ -177,5 +182,23 @@ mod tests {
         }
         cells.matrix.shift_remove("x");
         assert_eq!(count(&cells), None);
+    }
+
+    proptest! {
+        #[test]
+        fn ids_are_unique_and_safe_in_file_names(
+            values in prop::collection::vec("[a-cA-C:/. -]{0,3}|\\PC{0,100}", 1..8)
+        ) {
+            let list = values.iter().map(|value| IndexMap::from([("x".into(), text(value))]));
+            let cells = named(list.collect());
+            let mut seen = HashSet::new();
+            for cell in &cells {
+                let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+                prop_assert!(cell.id.chars().all(safe), "{}", cell.id);
+                prop_assert!(!cell.id.starts_with(['.', '-']) && !cell.id.is_empty());
+                prop_assert!(cell.id.len() < MAX_ID_CHARACTERS + 5);
+                prop_assert!(seen.insert(cell.id.to_lowercase()), "{} twice", cell.id);
+            }
+        }
     }
 }

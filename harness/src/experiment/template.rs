@@ -195,6 +195,8 @@ pub(crate) fn is_identifier(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn filled(command: &str) -> Result<Vec<String>, String> {
@@ -281,5 +283,28 @@ mod tests {
             fill_value("{artifact_dir}/lib: 'x", &vars).unwrap(),
             "/c/lib: 'x"
         );
+    }
+
+    proptest! {
+        #[test]
+        fn doubling_the_braces_of_every_placeholder_gives_the_text_back(
+            text in "(\\{|\\}|[a-c: é]|\\{[ab]\\}|artifact){0,12}"
+        ) {
+            let mut doubled = String::new();
+            for piece in pieces(&text) {
+                match piece {
+                    // A brace beside a doubled pair would join it.
+                    Piece::Literal(text) if text.contains(['{', '}']) => return Ok(()),
+                    Piece::Literal(text) => doubled.push_str(text),
+                    Piece::Placeholder(name) => doubled.push_str(&format!("{{{{{name}}}}}")),
+                }
+            }
+            prop_assert_eq!(fill_value(&doubled, &IndexMap::new()), Ok(text));
+        }
+
+        #[test]
+        fn any_command_is_filled_or_refused(command in "\\PC{0,60}|[{}'\"a \\\\]{0,20}") {
+            let _ = filled(&command);
+        }
     }
 }

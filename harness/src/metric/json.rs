@@ -136,6 +136,8 @@ pub fn shown(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -161,5 +163,25 @@ mod tests {
             number(&document, "toks").unwrap_err().to_string(),
             "expected the field `toks`, got the fields tok_s, n"
         );
+    }
+
+    proptest! {
+        #[test]
+        fn lines_before_the_document_do_not_matter(
+            noise in prop::collection::vec("\\PC{0,20}", 0..4),
+            number in any::<i64>(),
+            blank in "[ \n\r\t]{0,3}",
+        ) {
+            let stdout = format!("{}\n{{\"x\": {number}}}{blank}", noise.join("\n"));
+            let read = document(&stdout).unwrap();
+            prop_assert_eq!(field(&read, "x"), Some(&Value::from(number)));
+        }
+
+        #[test]
+        fn any_output_is_read_or_refused_in_one_line(stdout in "\\PC{0,80}|[\\[\\]{}:,\"0-9.\n-]{0,40}") {
+            if let Err(error) = document(&stdout) {
+                prop_assert_eq!(error.to_string().lines().count(), 1);
+            }
+        }
     }
 }
