@@ -8,10 +8,11 @@ use super::lock::Lock;
 use super::policy::{self, Contention, Counters, IdleStreak, Limits, Observation, Own, Streak};
 use super::sampler::Sampler;
 use crate::execute::signal::Interrupt;
+use crate::execute::sys;
 use crate::record::format::GuardSummary;
 
-/// A reading may take this share of the time at most; on a machine with very many
-/// processes fewer readings are taken.
+/// Readings may take one part in this many of one core's time; on a machine with very
+/// many processes fewer readings are taken.
 const READING_SHARE: u32 = 200;
 
 /// How long to wait for a quiet machine.
@@ -232,9 +233,13 @@ impl Guard for MachineGuard {
             return self.attempt.contended.clone();
         }
         self.attempt.samples += 1;
+        let cpu_before = sys::own_cpu_time();
         let contention = self.look();
         self.read_sensors();
-        self.attempt.next = Some(start + start.elapsed() * READING_SHARE);
+        // In CPU time: on a busy machine the wall clock would call a reading dear
+        // exactly when readings matter.
+        let cost = sys::own_cpu_time().saturating_sub(cpu_before);
+        self.attempt.next = Some(start + cost * READING_SHARE);
         self.note(&contention)
     }
 
