@@ -11,3 +11,5 @@ pub mod foresight;
 mod measure;
 pub mod rule;
 mod sentence;
+#[cfg(test)]
+mod simulation;
