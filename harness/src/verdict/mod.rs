@@ -9,6 +9,7 @@ pub mod decide;
 mod example;
 pub mod foresight;
 mod measure;
+pub mod rejections;
 pub mod rule;
 mod sentence;
 #[cfg(test)]
