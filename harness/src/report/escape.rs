@@ -32,6 +32,33 @@ pub fn text(raw: &str) -> String {
     out
 }
 
+/// A sentence of this program: what stands between backticks is code, all else is
+/// text. A name that holds a backtick shifts the borders and is still escaped.
+#[must_use]
+pub fn prose(raw: &str) -> String {
+    let pieces: Vec<&str> = raw.split('`').collect();
+    if pieces.len().is_multiple_of(2) {
+        return text(raw);
+    }
+    let mut out = String::with_capacity(raw.len() + 8);
+    for (index, piece) in pieces.iter().enumerate() {
+        if index % 2 == 1 {
+            out.push_str(&code(piece));
+            continue;
+        }
+        // `text` trims; the blanks beside a code span are part of the sentence.
+        if index > 0 && piece.starts_with(char::is_whitespace) {
+            out.push(' ');
+        }
+        let escaped = text(piece);
+        out.push_str(&escaped);
+        if !escaped.is_empty() && piece.ends_with(char::is_whitespace) {
+            out.push(' ');
+        }
+    }
+    out
+}
+
 /// Inline code. Where backticks cannot hold the text in every place (a `|` in a
 /// table, a backtick), it becomes an HTML element with entities.
 #[must_use]
@@ -118,6 +145,17 @@ mod tests {
         assert_eq!(text("# head"), r"\# head");
         assert_eq!(text("- item"), r"\- item");
         assert_eq!(text("two\nlines\r\n\there"), "two lines here");
+    }
+
+    #[test]
+    fn a_sentence_keeps_its_code_spans() {
+        assert_eq!(
+            prose("`main` is slower than `base`: a|b."),
+            r"`main` is slower than `base`: a\|b."
+        );
+        assert_eq!(prose("see `a` `b|c`"), "see `a` <code>b&#124;c</code>");
+        assert_eq!(prose("one ` only"), r"one \` only");
+        assert_eq!(prose("plain *text*"), r"plain \*text\*");
     }
 
     #[test]

@@ -57,6 +57,9 @@ fn fill(
     environment.add_filter("code", |raw: String| {
         Value::from_safe_string(escape::code(&raw))
     });
+    environment.add_filter("prose", |raw: String| {
+        Value::from_safe_string(escape::prose(&raw))
+    });
     environment.add_filter("fence", |raw: String, language: String| {
         Value::from_safe_string(escape::fence(&raw, &language))
     });

@@ -7,6 +7,8 @@
 pub mod escape;
 #[cfg(test)]
 pub(crate) mod example;
+#[cfg(test)]
+mod golden;
 pub mod markdown;
 pub mod method;
 pub mod model;

@@ -93,8 +93,8 @@ pub struct ArmLine {
 }
 
 impl ReportModel {
-    /// Spells out `record` and its `analysis`. `stem` names the report's files:
-    /// raw data and plots lie in `data/<stem>/`.
+    /// Spells out `record` and its `analysis`. `stem` names the report's files: raw
+    /// data and plots lie in `data/<stem>/`. An empty one means [`default_stem`].
     #[must_use]
     pub fn new(record: &Record, analysis: &Analysis, stem: &str) -> ReportModel {
         let plan = &record.plan;
@@ -122,7 +122,10 @@ impl ReportModel {
             metrics: table::sections(plan, analysis),
             outcomes: outcomes::outcomes(record, analysis),
             reproduce: reproduce::reproduce(plan),
-            data: format!("data/{stem}"),
+            data: match stem {
+                "" => format!("data/{}", default_stem(record)),
+                stem => format!("data/{stem}"),
+            },
         }
     }
 
@@ -130,6 +133,21 @@ impl ReportModel {
     #[must_use]
     pub fn counts(&self) -> &[CountLine] {
         &self.outcomes.counts
+    }
+}
+
+/// What a report's files are called: `<name>-<host>-<date>`, or the very name of
+/// the directory where the record was published under such a one.
+#[must_use]
+pub fn default_stem(record: &Record) -> String {
+    let plan = &record.plan;
+    let date = plan.sealed_at.get(..10).unwrap_or(&plan.sealed_at);
+    let stem = format!("{}-{}-{date}", plan.experiment.name, record.host.label);
+    let directory = record.dir.file_name().unwrap_or_default().to_string_lossy();
+    if directory.starts_with(&stem) {
+        directory.into_owned()
+    } else {
+        stem
     }
 }
 

@@ -117,7 +117,7 @@ pub(crate) fn sections(plan: &Plan, analysis: &Analysis) -> Vec<MetricSection> {
                     .filter_map(|j| others_row(j))
                     .collect(),
                 disagreements: judgements.iter().filter_map(|j| disagreement(j)).collect(),
-                plots: (at_length(plan, name) && data.iter().any(|d| !d.rounds.is_empty()))
+                plots: (at_length(plan, name) && data.iter().any(|cell| has_values(cell)))
                     .then(|| slug(name)),
             }
         })
@@ -148,6 +148,7 @@ pub(crate) fn scale(plan: &Plan, metric: &str, data: &[&CellData]) -> Scale {
     let values: Vec<f64> = data
         .iter()
         .flat_map(|cell| cell.rounds.iter().flatten().copied())
+        .filter(|value| value.is_finite())
         .collect();
     let largest = range(&values).map_or(0.0, |(_, high)| high);
     Scale::new(unit, largest)
@@ -176,11 +177,7 @@ fn rows(data: &[&CellData], judgements: &[&Judgement], scale: &Scale) -> Vec<Row
 
 fn row(cell: &CellData, arm: usize, judgements: &[&Judgement], scale: &Scale) -> Row {
     let copy = &cell.arms[arm];
-    let values: Vec<f64> = cell
-        .rounds
-        .iter()
-        .filter_map(|round| round.get(arm).copied())
-        .collect();
+    let values = values(cell, arm);
     let judgement = judgements.iter().find(|j| j.candidate == copy.name);
     let bands: &[NullBand] = judgements.first().map_or(&[], |j| &j.nulls);
     let own_band = bands.iter().find(|band| band.name == copy.name);
@@ -212,13 +209,27 @@ fn row(cell: &CellData, arm: usize, judgements: &[&Judgement], scale: &Scale) ->
     }
 }
 
+/// Whether any arm of a cell has a value.
+pub(crate) fn has_values(cell: &CellData) -> bool {
+    (0..cell.arms.len()).any(|arm| !values(cell, arm).is_empty())
+}
+
+/// The values of one arm in complete rounds; an arm that is out of a cell has none.
+pub(crate) fn values(cell: &CellData, arm: usize) -> Vec<f64> {
+    let rounds = cell.rounds.iter();
+    rounds
+        .filter_map(|round| round.get(arm).copied())
+        .filter(|value| value.is_finite())
+        .collect()
+}
+
 fn absent_row(judgement: &Judgement, first: bool) -> Row {
     Row {
         cell: judgement.cell.clone(),
         first,
         arm: judgement.candidate.clone(),
         rounds: 0,
-        value: "not measured".into(),
+        value: "none".into(),
         change: String::new(),
         null: String::new(),
         detectable: String::new(),
@@ -228,7 +239,7 @@ fn absent_row(judgement: &Judgement, first: bool) -> Row {
 
 fn spread(values: &[f64], scale: &Scale) -> String {
     let (Some(middle), Some((low, high))) = (median(values), range(values)) else {
-        return "no complete round".into();
+        return "none".into();
     };
     match scale.show_alike(&[middle, low, high]).as_slice() {
         [middle, low, high] => format!("{middle} ({low}..{high})"),

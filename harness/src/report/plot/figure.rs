@@ -53,7 +53,7 @@ pub(super) struct MetricView<'a> {
     pub(super) scale: Scale,
     /// The gate as a change of the metric in percent.
     pub(super) gate_pct: Option<f64>,
-    /// Cells with at least one complete round or one judgement.
+    /// Cells in which some arm has a value.
     pub(super) cells: Vec<CellView<'a>>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> MetricView<'a> {
         let judgements = || analysis.judgements.iter().filter(|j| j.metric == name);
         let cells = data
             .iter()
-            .filter(|data| !data.rounds.is_empty())
+            .filter(|data| table::has_values(data))
             .map(|data| CellView {
                 data,
                 judgements: judgements().filter(|j| j.cell == data.cell).collect(),

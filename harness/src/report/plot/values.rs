@@ -5,7 +5,7 @@ use super::figure::{CellView, MetricView};
 use super::palette::{INK, Look, NULL_BAND};
 use super::panel::{self, Frame, Grid, Heading, MARGIN, SMALL, WIDTH, float};
 use super::scale::ValueScale;
-use crate::report::words;
+use crate::report::{table, words};
 use crate::stats::quantile::{median, quantile, range};
 
 const STRIP: f64 = 34.0;
@@ -54,13 +54,15 @@ fn draw_cell(
     cell: &CellView<'_>,
 ) -> Result<(), PlotError> {
     let shown = |value: f64| view.scale.apply(value);
-    let all: Vec<f64> = cell
-        .data
-        .rounds
-        .iter()
-        .flatten()
-        .map(|value| shown(*value))
+    let strips: Vec<Vec<f64>> = (0..cell.data.arms.len())
+        .map(|arm| {
+            table::values(cell.data, arm)
+                .into_iter()
+                .map(shown)
+                .collect()
+        })
         .collect();
+    let all: Vec<f64> = strips.iter().flatten().copied().collect();
     let Some((low, high)) = range(&all) else {
         return Ok(());
     };
@@ -74,12 +76,6 @@ fn draw_cell(
     let ticks = panel::spaced(|room| scale.ticks(frame.width(), room));
     panel::axis_below(canvas, frame, &ticks, |value| scale.share(value))?;
     for (arm, copy) in cell.data.arms.iter().enumerate() {
-        let values: Vec<f64> = cell
-            .data
-            .rounds
-            .iter()
-            .filter_map(|round| round.get(arm).map(|value| shown(*value)))
-            .collect();
         let y = frame.top + STRIP * (float(arm) + 0.5);
         let name = fit(&copy.name, SMALL, left - 14.0);
         let set = Type {
@@ -87,7 +83,7 @@ fn draw_cell(
             ..SMALL
         };
         canvas.text(&name, (frame.left - 8.0, y), Anchor::Right, set)?;
-        draw_strip(canvas, frame, y, (&scale, &values), cell.looks[arm])?;
+        draw_strip(canvas, frame, y, (&scale, &strips[arm]), cell.looks[arm])?;
     }
     panel::outline(canvas, frame)?;
     canvas.text(
