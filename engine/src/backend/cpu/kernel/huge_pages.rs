@@ -6,12 +6,16 @@
 //! must come before the first touch, hence a mapping of our own. Where there
 //! is no `madvise`, or it is refused, the buffer works on ordinary pages and
 //! [`AlignedBuffer::advised_bytes`] says 0.
+//!
+//! Most matrices of a small model are smaller than a huge page, so an
+//! [`Arena`] packs them into larger mappings.
 
 #![expect(unsafe_code, reason = "owns raw memory with a given alignment")]
 
 use std::alloc::Layout;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::memory::MappingAccount;
 
@@ -38,15 +42,22 @@ unsafe impl Plain for f32 {}
 // SAFETY: a transparent wrapper of `u16`.
 unsafe impl Plain for half::f16 {}
 
+/// A mapping that an arena cuts buffers from.
+const SLAB_BYTES: usize = 32 << 20;
+/// From this size on a buffer gets a mapping of its own: the rest of a huge
+/// page that it leaves unused is then little beside it.
+const OWN_MAPPING_BYTES: usize = SLAB_BYTES / 4;
+
 enum Owner {
     /// A private mapping that starts at this address and has this many bytes.
     #[cfg(target_os = "linux")]
-    Mapping(
-        *mut libc::c_void,
-        usize,
+    Mapping(*mut libc::c_void, usize, Option<MappingAccount>),
+    Allocator(Layout),
+    /// Cut from an arena's mapping, which lives as long as any of its buffers.
+    Slab(
+        #[expect(dead_code, reason = "lives as long as the buffer")] Arc<AlignedBuffer<u8>>,
         #[expect(dead_code, reason = "counts while it lives")] MappingAccount,
     ),
-    Allocator(Layout),
     Nobody,
 }
 
@@ -70,6 +81,16 @@ impl<T: Plain> AlignedBuffer<T> {
     /// When the size in bytes overflows, as `Vec` does.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
+        let mut buffer = Self::uncounted(len);
+        #[cfg(target_os = "linux")]
+        if let Owner::Mapping(_, _, account) = &mut buffer.owner {
+            *account = Some(MappingAccount::new(len * size_of::<T>()));
+        }
+        buffer
+    }
+
+    /// [`Self::zeroed`] without announcing a mapping's bytes as in use.
+    fn uncounted(len: usize) -> Self {
         let bytes = len
             .checked_mul(size_of::<T>())
             .filter(|&bytes| bytes <= isize::MAX as usize / 2);
@@ -143,7 +164,7 @@ impl<T: Plain> AlignedBuffer<T> {
         Some(AlignedBuffer {
             start: NonNull::new(start.cast::<T>())?,
             len,
-            owner: Owner::Mapping(mapping, mapping_bytes, MappingAccount::new(bytes)),
+            owner: Owner::Mapping(mapping, mapping_bytes, None),
             advised_bytes: if refused { 0 } else { advise },
         })
     }
@@ -151,17 +172,17 @@ impl<T: Plain> AlignedBuffer<T> {
 
 impl<T: Plain> Drop for AlignedBuffer<T> {
     fn drop(&mut self) {
-        match self.owner {
+        match &self.owner {
             #[cfg(target_os = "linux")]
-            Owner::Mapping(mapping, bytes, _) => {
+            &Owner::Mapping(mapping, bytes, _) => {
                 // SAFETY: exactly the mapping made in `mapped`, no longer used.
                 unsafe { libc::munmap(mapping, bytes) };
             }
-            Owner::Allocator(layout) => {
+            &Owner::Allocator(layout) => {
                 // SAFETY: allocated in `allocated` with this very layout.
                 unsafe { std::alloc::dealloc(self.start.as_ptr().cast(), layout) };
             }
-            Owner::Nobody => {}
+            Owner::Slab(..) | Owner::Nobody => {}
         }
     }
 }
@@ -191,6 +212,84 @@ impl<T: Plain> std::fmt::Debug for AlignedBuffer<T> {
     }
 }
 
+/// Hands out buffers that lie side by side in large mappings.
+///
+/// Memory of a mapping is given back when the last of its buffers is dropped;
+/// until then the space of dropped ones is not used again. That suits weights,
+/// which are made at load and live as long as the engine.
+#[derive(Debug, Default)]
+pub struct Arena {
+    slab: Mutex<Option<Slab>>,
+}
+
+#[derive(Debug)]
+struct Slab {
+    memory: Arc<AlignedBuffer<u8>>,
+    start: NonNull<u8>,
+    used: usize,
+}
+
+// SAFETY: `start` points into `memory`, of which the bytes from `used` on
+// belong to nobody else.
+unsafe impl Send for Slab {}
+
+impl Slab {
+    fn new() -> Self {
+        // What is cut from it counts, not what is still free.
+        let memory = AlignedBuffer::uncounted(SLAB_BYTES);
+        // Taken once: the bytes are only reached through this pointer and the
+        // buffers cut from it, never through `memory`.
+        let start = memory.start;
+        Slab {
+            memory: Arc::new(memory),
+            start,
+            used: 0,
+        }
+    }
+}
+
+impl Arena {
+    /// An arena that has no mapping yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A buffer of `len` zeros.
+    ///
+    /// # Panics
+    /// As [`AlignedBuffer::zeroed`].
+    #[must_use]
+    pub fn zeroed<T: Plain>(&self, len: usize) -> AlignedBuffer<T> {
+        let bytes = len.saturating_mul(size_of::<T>());
+        if bytes == 0 || bytes >= OWN_MAPPING_BYTES {
+            return AlignedBuffer::zeroed(len);
+        }
+        let bytes = bytes.next_multiple_of(ALIGNMENT_BYTES);
+        let mut slab = self.slab.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = slab
+            .as_ref()
+            .is_none_or(|slab| slab.used + bytes > slab.memory.len());
+        if full {
+            *slab = None;
+        }
+        let slab = slab.get_or_insert_with(Slab::new);
+        // SAFETY: `used + bytes` is within the mapping.
+        let start = unsafe { slab.start.add(slab.used) };
+        slab.used += bytes;
+        AlignedBuffer {
+            start: start.cast(),
+            len,
+            advised_bytes: if slab.memory.advised_bytes > 0 {
+                bytes
+            } else {
+                0
+            },
+            owner: Owner::Slab(Arc::clone(&slab.memory), MappingAccount::new(bytes)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +305,37 @@ mod tests {
                 assert_eq!(buffer.as_ptr().align_offset(ALIGNMENT_BYTES), 0);
                 assert_eq!(buffer[len - 1], 7);
             }
+        }
+    }
+
+    #[test]
+    fn buffers_of_an_arena_do_not_overlap_and_outlive_it() {
+        let arena = Arena::new();
+        let sizes = [
+            1usize,
+            64,
+            100,
+            3 << 20,
+            0,
+            (7 << 20) + 3,
+            9 << 20,
+            7 << 20,
+            7 << 20,
+            5,
+        ];
+        let mut buffers: Vec<AlignedBuffer<u16>> =
+            sizes.iter().map(|&len| arena.zeroed(len)).collect();
+        drop(arena);
+        for (index, buffer) in buffers.iter_mut().enumerate() {
+            assert_eq!(buffer.len(), sizes[index]);
+            assert!(buffer.iter().all(|&value| value == 0));
+            buffer.fill(index as u16 + 1);
+        }
+        buffers.remove(3);
+        for (index, buffer) in buffers.iter().enumerate() {
+            let index = if index < 3 { index } else { index + 1 };
+            assert!(buffer.iter().all(|&value| value == index as u16 + 1));
+            assert!(buffer.is_empty() || buffer.as_ptr().align_offset(ALIGNMENT_BYTES) == 0);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The pool and the instruction set that the kernels run on.
 
 use super::dispatch::{CpuFeatures, DispatchError, Isa, KernelChoice, choose};
+use super::huge_pages::Arena;
 use super::pool::Pool;
 
 /// Why the kernels cannot be set up.
@@ -25,6 +26,7 @@ pub enum KernelsError {
 pub struct Kernels {
     isa: Isa,
     pool: Pool,
+    arena: Arena,
 }
 
 impl Kernels {
@@ -36,13 +38,23 @@ impl Kernels {
         let isa = choose(CpuFeatures::detect(), choice)?;
         let pool =
             Pool::new(threads).map_err(|source| KernelsError::Threads { threads, source })?;
-        Ok(Kernels { isa, pool })
+        Ok(Kernels {
+            isa,
+            pool,
+            arena: Arena::new(),
+        })
     }
 
     /// The instruction set in use.
     #[must_use]
     pub fn isa(&self) -> Isa {
         self.isa
+    }
+
+    /// Where repacked weights lie.
+    #[must_use]
+    pub fn arena(&self) -> &Arena {
+        &self.arena
     }
 
     /// The threads.

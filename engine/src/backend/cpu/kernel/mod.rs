@@ -39,7 +39,7 @@ pub use attention::{
 };
 pub use dispatch::{CpuFeatures, DispatchError, Isa, KernelChoice, choose};
 pub use gated::{Gate, gated_product};
-pub use huge_pages::{ALIGNMENT_BYTES, AlignedBuffer, Plain};
+pub use huge_pages::{ALIGNMENT_BYTES, AlignedBuffer, Arena, Plain};
 pub use kernels::{Kernels, KernelsError};
 pub use plain::PlainMatrix;
 pub use plain_product::plain_product;

@@ -59,7 +59,7 @@ impl PlainMatrix {
             rows.div_ceil(BLOCK_ROWS),
             columns * BLOCK_ROWS * kind.bytes(),
         );
-        let mut data = AlignedBuffer::zeroed(blocks * block_bytes);
+        let mut data = kernels.arena().zeroed(blocks * block_bytes);
         kernels
             .pool()
             .for_chunks(&mut data, block_bytes, |block, bytes| {

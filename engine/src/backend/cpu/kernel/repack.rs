@@ -80,8 +80,9 @@ impl QuantisedMatrix {
             scale_kind: if uniform { kind } else { FloatKind::F32 },
             data: AlignedBuffer::zeroed(0),
         };
-        matrix.data = AlignedBuffer::zeroed(matrix.blocks() * matrix.block_bytes());
-        let mut data = std::mem::replace(&mut matrix.data, AlignedBuffer::zeroed(0));
+        let mut data = kernels
+            .arena()
+            .zeroed(matrix.blocks() * matrix.block_bytes());
         kernels
             .pool()
             .for_chunks(&mut data, matrix.block_bytes(), |block, bytes| {
