@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use mlxcel_engine::backend::interface::TokenSource;
+use mlxcel_engine::backend::interface::{HeadRequest, TokenSource};
 use mlxcel_engine::decode::prefill::prefill;
 use mlxcel_engine::decode::step::step;
 use mlxcel_engine::decode::{Generator, Sampler, SamplerOptions, StopReason, StopRule};
@@ -204,4 +204,24 @@ fn dropping_a_sequence_frees_its_caches() {
     step_once(&mut first);
     step_once(&mut first);
     assert_eq!(engine.memory_bytes(), with_one);
+}
+
+#[test]
+fn the_last_row_alone_has_the_logits_that_it_has_among_all_rows() {
+    let ids: Vec<u32> = (0..45).map(|i| i * 37 % 256).collect();
+    for family in ["gemma3_text", "llama", "qwen3"] {
+        let engine = engine(family, |options| options.prefill_chunk_tokens = 20);
+        let last_logits = |head: HeadRequest| {
+            let mut sequence = engine.new_sequence().unwrap();
+            let request = StepRequest {
+                head,
+                ..StepRequest::greedy()
+            };
+            let ticket = prefill(&mut sequence, &ids, request).unwrap();
+            let logits = engine.read(ticket).unwrap().logits;
+            logits[logits.len() - 256..].to_vec()
+        };
+        let alone = last_logits(HeadRequest::TokenAndLogits);
+        assert_eq!(alone, last_logits(HeadRequest::AllLogits), "{family}");
+    }
 }

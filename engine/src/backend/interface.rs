@@ -258,6 +258,11 @@ pub trait Stages {
     /// Starts the residual stream: rows of `table`, times `scale`.
     fn embed(&mut self, table: LinearId, scale: f32) -> Result<(), BackendError>;
     fn qkv(&mut self, stage: &QkvStage) -> Result<(), BackendError>;
+    /// Between `qkv` and `attention` of the last layer: from here on only the rows that the step's
+    /// head asks for are needed. A hint, which a back end may ignore.
+    fn keep_output_rows(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
     fn attention(&mut self, stage: &AttentionStage) -> Result<(), BackendError>;
     fn output(&mut self, stage: &ResidualStage) -> Result<(), BackendError>;
     fn gate_up(&mut self, stage: &GateUpStage) -> Result<(), BackendError>;

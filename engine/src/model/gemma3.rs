@@ -79,8 +79,11 @@ fn load_layer(
 impl StepProgram for Gemma3 {
     fn forward(&self, stages: &mut dyn Stages) -> Result<(), BackendError> {
         stages.embed(self.embed, self.embed_scale)?;
-        for (attention, mlp) in &self.layers {
+        for (layer, (attention, mlp)) in self.layers.iter().enumerate() {
             stages.qkv(&attention.qkv)?;
+            if layer + 1 == self.layers.len() {
+                stages.keep_output_rows()?;
+            }
             stages.attention(&attention.attention)?;
             stages.output(&attention.output)?;
             stages.gate_up(&mlp.gate_up)?;

@@ -56,8 +56,11 @@ impl Llama {
 impl StepProgram for Llama {
     fn forward(&self, stages: &mut dyn Stages) -> Result<(), BackendError> {
         stages.embed(self.embed, 1.0)?;
-        for (attention, mlp) in &self.layers {
+        for (layer, (attention, mlp)) in self.layers.iter().enumerate() {
             stages.qkv(&attention.qkv)?;
+            if layer + 1 == self.layers.len() {
+                stages.keep_output_rows()?;
+            }
             stages.attention(&attention.attention)?;
             stages.output(&attention.output)?;
             stages.gate_up(&mlp.gate_up)?;

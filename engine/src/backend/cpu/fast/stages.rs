@@ -43,6 +43,8 @@ pub(super) struct FastMode {
 struct Run {
     tokens: Vec<u32>,
     first_position: usize,
+    /// Rows of the residual stream that are still computed: the last of the tokens.
+    rows: usize,
     plans: Vec<CachePlan>,
     head: Option<(HeadRequest, Sampling)>,
     capture_hidden: bool,
@@ -89,10 +91,13 @@ impl FastMode {
     }
 
     fn add_projection(&mut self, stage: &ResidualStage) {
+        if self.run.rows == 0 {
+            return;
+        }
         let kernels = &self.weights.kernels;
         let linear = &self.weights.linears[stage.linear.0];
         let buffers = &mut self.buffers;
-        let inner = &buffers.inner[..self.run.tokens.len() * linear.in_features];
+        let inner = &buffers.inner[..self.run.rows * linear.in_features];
         let projected = sized(&mut buffers.projected, buffers.x.len());
         linear.apply(kernels, inner, &mut buffers.scratch, projected);
         if let Some(norm) = stage.post_norm {
@@ -223,6 +228,22 @@ impl Stages for FastMode {
         Ok(())
     }
 
+    fn keep_output_rows(&mut self) -> Result<(), BackendError> {
+        let Self { run, buffers, .. } = self;
+        let wanted = match run.head {
+            Some((HeadRequest::AllLogits, _)) => run.rows,
+            Some(_) => 1,
+            None => 0,
+        };
+        if run.capture_hidden || wanted == run.rows {
+            return Ok(());
+        }
+        let hidden = buffers.x.len() / run.rows;
+        buffers.x.drain(..(run.rows - wanted) * hidden);
+        run.rows = wanted;
+        Ok(())
+    }
+
     fn attention(&mut self, stage: &AttentionStage) -> Result<(), BackendError> {
         let Self {
             weights,
@@ -232,10 +253,13 @@ impl Stages for FastMode {
         } = self;
         let shape = kernel_shape(stage.shape, stage.scale);
         let (q_len, kv_len) = row_parts(stage.shape);
-        let tokens = run.tokens.len();
+        let (rows, skipped) = (run.rows, run.tokens.len() - run.rows);
+        if rows == 0 {
+            return Ok(());
+        }
         let plan = &run.plans[stage.cache_kind];
         let view = run.caches[stage.layer].view();
-        let out = sized(&mut buffers.inner, tokens * q_len);
+        let out = sized(&mut buffers.inner, rows * q_len);
         match plan.view {
             KeyView::All => {
                 let (q, scratch) = (&buffers.qkv[..q_len], &mut buffers.attention);
@@ -253,22 +277,23 @@ impl Stages for FastMode {
                 first_position,
                 window_tokens,
             } => {
-                let rows: KvSegment<'_, f16> = KvSegment {
+                let keys: KvSegment<'_, f16> = KvSegment {
                     view,
                     first_slot: 0,
                     rows: plan.physical_rows,
                     first_position,
                 };
+                let row = q_len + 2 * kv_len;
                 let queries = PrefillQueries {
-                    q: &buffers.qkv,
-                    row: q_len + 2 * kv_len,
-                    tokens,
-                    first_position: run.first_position,
+                    q: &buffers.qkv[skipped * row..],
+                    row,
+                    tokens: rows,
+                    first_position: run.first_position + skipped,
                 };
                 prefill_attention(
                     &weights.kernels,
                     &shape,
-                    &[rows],
+                    &[keys],
                     &queries,
                     window_tokens,
                     out,
@@ -284,6 +309,9 @@ impl Stages for FastMode {
     }
 
     fn gate_up(&mut self, stage: &GateUpStage) -> Result<(), BackendError> {
+        if self.run.rows == 0 {
+            return Ok(());
+        }
         self.norm_x(stage.norm);
         let buffers = &mut self.buffers;
         let gated = &self.weights.gated[stage.gate_up.0];
@@ -292,10 +320,7 @@ impl Stages for FastMode {
             Activation::GeluTanh => Gate::GeluTanh,
         };
         let normed = &buffers.normed[..buffers.x.len()];
-        let out = sized(
-            &mut buffers.inner,
-            self.run.tokens.len() * gated.out_features(),
-        );
+        let out = sized(&mut buffers.inner, self.run.rows * gated.out_features());
         let spare = (&mut buffers.scratch, &mut buffers.spare);
         gated.apply(&self.weights.kernels, function, normed, spare, out);
         Ok(())
@@ -375,6 +400,7 @@ impl Mode for FastMode {
         let caches = self.sequences.remove(&step.sequence).ok_or(unknown)?;
         self.run = Run {
             tokens: tokens.to_vec(),
+            rows: tokens.len(),
             first_position: step.first_position,
             plans: step.caches.clone(),
             head: (step.head != HeadRequest::Skip).then_some((step.head, step.sampling)),
