@@ -81,12 +81,18 @@ impl Power {
     /// P(direction is `slower`) when the true effect is `delta`.
     #[must_use]
     pub fn slower(&self, delta: f64) -> f64 {
+        if self.standard_error == 0.0 {
+            return certain(delta > 0.0);
+        }
         self.mean(|u| self.exceeds(delta, self.direction_bound * u * self.standard_error))
     }
 
     /// P(the gate fails: `slower`, and the estimate is at or beyond τ).
     #[must_use]
     pub fn fails(&self, delta: f64) -> f64 {
+        if self.standard_error == 0.0 {
+            return certain(delta > 0.0 && delta >= self.tau);
+        }
         self.mean(|u| {
             let slower_from = self.direction_bound * u * self.standard_error;
             self.exceeds(delta, slower_from.max(self.tau))
@@ -115,10 +121,8 @@ impl Power {
     fn exceeds(&self, delta: f64, limit: f64) -> f64 {
         if self.standard_error > 0.0 {
             normal_cdf((delta - limit) / self.standard_error)
-        } else if delta >= limit && (delta > 0.0 || limit > 0.0) {
-            1.0
         } else {
-            0.0
+            certain(delta >= limit)
         }
     }
 
@@ -126,6 +130,10 @@ impl Power {
         let sum: f64 = self.scales.iter().map(|&(u, w)| w * probability(u)).sum();
         sum.clamp(0.0, 1.0)
     }
+}
+
+fn certain(holds: bool) -> f64 {
+    f64::from(u8::from(holds))
 }
 
 /// Nodes and weights for means over u = √(χ²_df / df).
@@ -274,6 +282,21 @@ mod tests {
             assert!(near(power.fails(delta), fails), "fails at {delta}");
             assert!(near(power.passes(delta), passes), "passes at {delta}");
         }
+    }
+
+    #[test]
+    fn a_gate_of_nothing_is_never_passed_for_certain() {
+        let questions = Questions {
+            tau: 0.0,
+            ..QUESTIONS
+        };
+        let precision = Precision {
+            sigma: 0.0,
+            unscaled_variance: 0.3,
+            df: 9.0,
+        };
+        let power = Power::new(questions, precision).unwrap();
+        assert_eq!((power.passes(0.0), power.fails(0.0)), (0.0, 0.0));
     }
 
     #[test]
