@@ -9,6 +9,8 @@ pub mod error;
 #[cfg(test)]
 pub(crate) mod example;
 pub mod format;
+#[cfg(test)]
+mod manual;
 pub mod reader;
 pub mod rounds;
 pub mod store;

@@ -1,10 +1,12 @@
 //! Analyses for tests, made by hand from the example run: what is tested is how
 //! numbers are printed, so every kind of verdict is available on demand.
 
+use std::path::Path;
+
 use crate::analysis::model::{Analysis, ArmCounts, DroppedRound, GateOutcome};
 use crate::experiment::model::Better;
 use crate::record::format::{Attempt, Outcome, Plan};
-use crate::record::reader::Record;
+use crate::record::reader::{self, Record};
 use crate::record::{example, store};
 use crate::stats::quantile::{median, range};
 use crate::verdict::rule::{
@@ -31,6 +33,15 @@ pub(crate) fn record_of(plan: Plan, attempts: Vec<Attempt>) -> Record {
         attempts,
         notes: vec![],
     }
+}
+
+/// The example run with another seed, stored below `root` and read back.
+pub(crate) fn stored(root: &Path, seed: u64) -> Record {
+    let mut plan = example::plan();
+    plan.experiment.seed = seed;
+    let rows = example::attempts(&plan);
+    let directory = example::store(&root.join("results"), &plan, &rows);
+    reader::read(directory.path()).unwrap()
 }
 
 /// A plain analysis of undisturbed rows: δ is the mean paired log-ratio with a

@@ -14,6 +14,7 @@ pub mod method;
 pub mod model;
 pub mod outcomes;
 pub mod plot;
+pub mod publish;
 pub mod reproduce;
 pub mod table;
 pub mod terminal;

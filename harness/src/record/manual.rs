@@ -1,0 +1,75 @@
+//! docs/RECORD_FORMAT.md names every field that is stored.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::example;
+use super::format::{Attempt, Outcome};
+
+const MANUAL: &str = include_str!("../../../docs/RECORD_FORMAT.md");
+
+/// Objects whose keys are the user's or the machine's own names, or documented elsewhere.
+const FREE_KEYS: [&str; 8] = [
+    "experiment",
+    "toolchain",
+    "values",
+    "env",
+    "requires",
+    "facts",
+    "metrics",
+    "fields",
+];
+
+fn keys(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) => {
+            for (key, inner) in map {
+                found.insert(key.clone());
+                if !FREE_KEYS.contains(&key.as_str()) {
+                    keys(inner, found);
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| keys(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_stored_field_is_in_the_manual() {
+    let plan = example::plan();
+    let rows = example::attempts(&plan);
+    let mut found = BTreeSet::new();
+    keys(&serde_json::to_value(&plan).unwrap(), &mut found);
+    keys(&serde_json::to_value(example::host()).unwrap(), &mut found);
+    keys(&serde_json::to_value(&rows[0]).unwrap(), &mut found);
+    assert!(found.len() > 50, "{found:?}");
+    for key in found {
+        assert!(
+            MANUAL.contains(&format!("`{key}`")),
+            "`{key}` is not in the manual"
+        );
+    }
+}
+
+#[test]
+fn every_outcome_is_in_the_manual() {
+    let reason = || "why".to_owned();
+    let row = example::attempts(&example::plan()).remove(0);
+    for outcome in [
+        Outcome::Ok,
+        Outcome::Rejected { reason: reason() },
+        Outcome::Failed { reason: reason() },
+        Outcome::TimedOut { limit_seconds: 1 },
+        Outcome::Invalid { reason: reason() },
+    ] {
+        let row = Attempt {
+            outcome,
+            ..row.clone()
+        };
+        let stored = serde_json::to_value(&row).unwrap();
+        let kind = stored["outcome"]["kind"].as_str().unwrap();
+        assert!(MANUAL.contains(&format!("| `{kind}` |")), "{kind}");
+    }
+}
