@@ -10,25 +10,21 @@
 use std::path::{Component, Path, PathBuf};
 
 use git2::build::CheckoutBuilder;
-use git2::{DiffOptions, Oid, Repository, WorktreeAddOptions};
+use git2::{DiffOptions, Oid, Repository, RepositoryInitOptions};
 
 use super::error::{GitContext as _, IoContext as _, SourceError};
 use super::leftovers;
 use super::lock::FileLock;
-use super::mirror::Mirror;
+use super::mirror::{self, Mirror};
 use super::pin::Pin;
 use super::progress::{SourceProgress, Tell};
 use super::survey::{Survey, survey};
 use crate::experiment::model::Submodules;
 
-/// The worktree's name inside the mirror, and that of its short-lived branch.
-const WORKTREE: &str = "tree";
-const BRANCH: &str = "refs/heads/bench-run-checkout";
-
 /// A pin's files. Nobody else changes them as long as the value lives.
 #[derive(Debug)]
 pub struct Checkout {
-    /// The root of the files; a git worktree whose HEAD is detached at the pin.
+    /// The root of the files; a git repository whose HEAD is detached at the pin.
     pub path: PathBuf,
     /// Full commit.
     pub commit: String,
@@ -94,7 +90,7 @@ impl Claim<'_> {
         match lay_out(mirror, pin, tree, &survey, keep, tell) {
             // Whatever a killed run or a stray hand left there: once more, from nothing.
             Err(error) if is_about_the_state(&error) => {
-                remove_worktree(mirror)?;
+                remove_clone(mirror)?;
                 lay_out(mirror, pin, tree, &survey, keep, tell)?;
             }
             other => other?,
@@ -185,8 +181,8 @@ fn lay_out(
 ) -> Result<(), SourceError> {
     let path = mirror.tree_path();
     let commit = Oid::from_str(&pin.commit).doing_in("read the pin", mirror.repo())?;
-    let repository = open_worktree(mirror, commit)?;
-    exclude_kept(mirror, keep)?;
+    let repository = open_clone(mirror)?;
+    exclude_kept(&path, keep)?;
     switch(&repository, commit, tree, tell).doing_in("check out the files", mirror.repo())?;
     leftovers::remove(&path, survey, keep).doing("remove leftovers in", &path)?;
     let differing = differing_files(&repository, tree)
@@ -201,55 +197,55 @@ fn lay_out(
     })
 }
 
-/// Opens the worktree, or makes it anew where it is missing or broken.
-fn open_worktree(mirror: &Mirror, commit: Oid) -> Result<Repository, SourceError> {
+/// Opens the repository around the files, or makes it anew where it is missing or
+/// broken. It borrows the mirror's objects, so nothing is copied but tags.
+fn open_clone(mirror: &Mirror) -> Result<Repository, SourceError> {
     let path = mirror.tree_path();
+    let git_folder = path.join(".git");
     // A killed run leaves its own lock files; the lock of this module is ours now.
     for stale in ["index.lock", "HEAD.lock"] {
-        let _ = std::fs::remove_file(admin_folder(mirror).join(stale));
+        let _ = std::fs::remove_file(git_folder.join(stale));
     }
-    if path.join(".git").is_file()
-        && let Ok(repository) = Repository::open(&path)
-        && repository.is_worktree()
-        && repository.index().is_ok()
-    {
-        return Ok(repository);
-    }
-    remove_worktree(mirror)?;
-    let create = || -> Result<Repository, git2::Error> {
-        let bare = mirror.bare();
-        let mut branch = bare.reference(BRANCH, commit, true, "checkout")?;
-        let mut options = WorktreeAddOptions::new();
-        options.reference(Some(&branch));
-        let worktree = bare.worktree(WORKTREE, &path, Some(&options))?;
-        let repository = Repository::open_from_worktree(&worktree)?;
-        repository.set_head_detached(commit)?;
-        branch.delete()?;
-        Ok(repository)
-    };
-    create().doing_in("create the checkout", mirror.repo())
-}
-
-fn admin_folder(mirror: &Mirror) -> PathBuf {
-    mirror.bare().path().join("worktrees").join(WORKTREE)
-}
-
-fn remove_worktree(mirror: &Mirror) -> Result<(), SourceError> {
-    for folder in [mirror.tree_path(), admin_folder(mirror)] {
-        match std::fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).doing("remove the old checkout", &folder)?;
-            }
-            _ => {}
+    let usable = |repository: &Repository| !repository.is_bare() && repository.index().is_ok();
+    let repository = match open_exactly(&path).ok().filter(usable) {
+        Some(repository) => repository,
+        None => {
+            remove_clone(mirror)?;
+            let mut options = RepositoryInitOptions::new();
+            options.external_template(false);
+            let made = Repository::init_opts(&path, &options)
+                .doing_in("create the checkout", mirror.repo())?;
+            mirror::configure(&made)?;
+            mirror::borrow_objects(&git_folder, mirror.bare())?;
+            // Opened again, because the objects are looked for at opening.
+            open_exactly(&path).doing_in("open the checkout", mirror.repo())?
         }
+    };
+    mirror::copy_tags(mirror.bare(), &repository).doing_in("copy the tags", mirror.repo())?;
+    mirror::copy_shallow_boundary(mirror.bare().path(), &git_folder)?;
+    Ok(repository)
+}
+
+/// Without a search upwards, which might find a repository around the cache.
+fn open_exactly(path: &Path) -> Result<Repository, git2::Error> {
+    let none: &[&std::ffi::OsStr] = &[];
+    Repository::open_ext(path, git2::RepositoryOpenFlags::NO_SEARCH, none)
+}
+
+fn remove_clone(mirror: &Mirror) -> Result<(), SourceError> {
+    let path = mirror.tree_path();
+    match std::fs::remove_dir_all(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).doing("remove the old checkout", &path)
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Makes git ignore the kept folders, so that a build that asks `git status`
 /// does not see the leavings of another pin.
-fn exclude_kept(mirror: &Mirror, keep: &[PathBuf]) -> Result<(), SourceError> {
-    let file = mirror.bare().path().join("info/exclude");
+fn exclude_kept(path: &Path, keep: &[PathBuf]) -> Result<(), SourceError> {
+    let file = path.join(".git/info/exclude");
     let lines: String = keep
         .iter()
         .map(|path| format!("/{}/\n", path.display()))

@@ -64,6 +64,7 @@ impl Mirror {
         }
         if let Some(origin) = &origin {
             borrow_objects(&bare_path, origin)?;
+            copy_shallow_boundary(origin.commondir(), &bare_path)?;
         }
         let bare =
             Repository::open_bare(&bare_path).doing_in("open the mirror", &bare_path.display())?;
@@ -190,9 +191,17 @@ fn key(repo: &RepoRef, origin: Option<&Repository>) -> String {
 }
 
 fn create(bare_path: &Path) -> Result<(), SourceError> {
-    let shown = bare_path.display();
-    let bare = Repository::init_bare(bare_path).doing_in("create the mirror", &shown)?;
-    let settings = |config: &mut git2::Config| -> Result<(), git2::Error> {
+    let mut options = git2::RepositoryInitOptions::new();
+    options.bare(true).external_template(false);
+    let bare = Repository::init_opts(bare_path, &options)
+        .doing_in("create the mirror", &bare_path.display())?;
+    configure(&bare)
+}
+
+/// Settings of a repository that the harness made itself.
+pub(super) fn configure(ours: &Repository) -> Result<(), SourceError> {
+    let settings = || -> Result<(), git2::Error> {
+        let mut config = ours.config()?.open_level(git2::ConfigLevel::Local)?;
         // The user's own settings must not change what a checkout holds.
         config.set_str("core.autocrlf", "false")?;
         config.set_bool("core.symlinks", true)?;
@@ -202,24 +211,24 @@ fn create(bare_path: &Path) -> Result<(), SourceError> {
         config.set_i32("gc.auto", 0)?;
         config.set_bool("maintenance.auto", false)
     };
-    let config = bare.config().doing_in("configure the mirror", &shown)?;
-    let mut local = config
-        .open_level(git2::ConfigLevel::Local)
-        .doing_in("configure the mirror", &shown)?;
-    settings(&mut local).doing_in("configure the mirror", &shown)
+    settings().doing_in("configure", &ours.path().display())
 }
 
-/// Lets the mirror read the objects of `origin`, and share its shallow boundary.
-fn borrow_objects(bare_path: &Path, origin: &Repository) -> Result<(), SourceError> {
-    let common = origin.commondir();
+/// Lets the repository in `git_folder` read the objects of `lender`.
+pub(super) fn borrow_objects(git_folder: &Path, lender: &Repository) -> Result<(), SourceError> {
+    let common = lender.commondir();
     let common = common
         .canonicalize()
         .doing("resolve the repository's folder", common)?;
     let mut line = common.join("objects").into_os_string().as_bytes().to_vec();
     line.push(b'\n');
-    write_if_changed(&bare_path.join("objects/info/alternates"), &line)?;
-    let (theirs, ours) = (common.join("shallow"), bare_path.join("shallow"));
-    match std::fs::read(&theirs) {
+    write_if_changed(&git_folder.join("objects/info/alternates"), &line)
+}
+
+/// Shares the list of commits whose parents a shallow clone left out.
+pub(super) fn copy_shallow_boundary(from: &Path, to: &Path) -> Result<(), SourceError> {
+    let ours = to.join("shallow");
+    match std::fs::read(from.join("shallow")) {
         Ok(boundary) => write_if_changed(&ours, &boundary),
         Err(_) if ours.exists() => {
             std::fs::remove_file(&ours).doing("remove the shallow boundary", &ours)
@@ -239,15 +248,15 @@ fn write_if_changed(path: &Path, content: &[u8]) -> Result<(), SourceError> {
 }
 
 /// Builds that ask `git describe` need the tags.
-fn copy_tags(origin: &Repository, bare: &Repository) -> Result<(), git2::Error> {
-    for tag in origin.references_glob("refs/tags/*")? {
+pub(super) fn copy_tags(from: &Repository, to: &Repository) -> Result<(), git2::Error> {
+    for tag in from.references_glob("refs/tags/*")? {
         let tag = tag?;
         let (Ok(name), Some(target)) = (tag.name(), tag.target()) else {
             continue;
         };
-        let known = bare.find_reference(name).ok().and_then(|tag| tag.target());
+        let known = to.find_reference(name).ok().and_then(|tag| tag.target());
         if known != Some(target) {
-            bare.reference(name, target, true, "copied")?;
+            to.reference(name, target, true, "copied")?;
         }
     }
     Ok(())

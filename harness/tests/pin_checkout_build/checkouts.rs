@@ -18,7 +18,7 @@ fn lay_out(tiny: &TinyRepo, pin: &Pin, keep: &[&str]) -> Result<Checkout, Source
 fn files(root: &Path) -> Vec<(String, String)> {
     state(root)
         .into_iter()
-        .filter(|(path, ..)| !path.ends_with(".git"))
+        .filter(|(path, ..)| !path.starts_with(root.join(".git")))
         .map(|(path, content, _)| {
             let path = path.strip_prefix(root).unwrap().display().to_string();
             (path, String::from_utf8(content).unwrap())
@@ -93,7 +93,7 @@ fn leavings_of_a_build_go_and_kept_folders_stay() {
 }
 
 #[test]
-fn the_checkout_is_a_git_worktree_at_the_pin_and_clean() {
+fn the_checkout_is_a_clean_git_repository_at_the_pin() {
     let tiny = TinyRepo::new();
     let one = tiny.commit(&[("a", "1")]);
     let object = tiny.repo.revparse_single(&one).unwrap();
@@ -103,6 +103,8 @@ fn the_checkout_is_a_git_worktree_at_the_pin_and_clean() {
     std::fs::create_dir(checkout.path.join("target")).unwrap();
     std::fs::write(checkout.path.join("target/x"), "x").unwrap();
     let git = |words: &[&str]| duct::cmd("git", words).dir(&checkout.path).read().unwrap();
+    // Build scripts ask for a folder: `test -d .git`.
+    assert!(checkout.path.join(".git").is_dir());
     assert_eq!(git(&["rev-parse", "HEAD"]), one);
     assert_eq!(git(&["status", "--porcelain"]), "");
     assert_eq!(git(&["describe", "--tags"]), "v1");
@@ -168,13 +170,17 @@ fn a_checkout_that_a_killed_run_left_half_done_is_put_right() {
     let one = tiny.commit(&[("a", "1"), ("b", "1")]);
     let two = tiny.commit(&[("a", "2"), ("b", "2")]);
     let root = lay_out(&tiny, &tiny.pin(&one), &[]).unwrap().path;
-    let admin = root.parent().unwrap().join("mirror.git/worktrees/tree");
+    let admin = root.join(".git");
     std::fs::write(root.join("a"), "2").unwrap();
     std::fs::write(admin.join("index.lock"), "").unwrap();
     let checkout = lay_out(&tiny, &tiny.pin(&two), &[]).unwrap();
     assert_eq!(files(&checkout.path), pairs(&[("a", "2"), ("b", "2")]));
     drop(checkout);
-    for broken in [admin.join("index"), admin.join("HEAD"), root.join(".git")] {
+    for broken in [
+        admin.join("index"),
+        admin.join("HEAD"),
+        admin.join("config"),
+    ] {
         std::fs::write(&broken, "no such thing").unwrap();
         let checkout = lay_out(&tiny, &tiny.pin(&one), &[]).unwrap();
         let expected = pairs(&[("a", "1"), ("b", "1")]);
