@@ -28,3 +28,8 @@ pub mod cli;
 pub use backend::interface::{Arithmetic, BackendChoice, KernelReport};
 pub use engine::{Engine, LoadOptions, LoadProgress, ModelInfo, Sequence};
 pub use error::{BackendError, LoadError};
+
+/// The examples of README.md compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

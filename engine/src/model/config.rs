@@ -1,7 +1,7 @@
 //! config.json, read into what the families need; every error names file, key, expected and got.
 //!
-//! Sources of the keys and defaults: the configuration classes of the published model folders (see
-//! docs/MODELS.md). Not here: tensor names and shapes.
+//! Keys and defaults are those of the published model folders; docs/MODELS.md lists the facts that
+//! are easy to get wrong. Not here: tensor names and shapes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
