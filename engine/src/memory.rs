@@ -4,7 +4,7 @@
 //! [`CountingAllocator`], and mappings, as announced by their owners with
 //! [`MappingAccount`] (weights on huge pages, files while they are mapped). It
 //! is an account of requests, not of resident pages, so it is the same in
-//! every run and on every machine. *Cached* is what an allocator keeps for
+//! every run, but for messages between threads that happen to be under way. *Cached* is what an allocator keeps for
 //! reuse; this engine frees what it does not use, so it is always 0 on a CPU.
 //! *Peak* is the largest active since [`start_phase`].
 //!
