@@ -95,3 +95,25 @@ fn the_receipt_is_also_one_json_object() {
     assert_eq!(value["version"], env!("CARGO_PKG_VERSION"));
     assert!(value["commit"].is_string() && value["features"].is_array());
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_receipt_lies_in_one_place_of_the_program() {
+    let line = text(&mlxcel(&["--version"]).stdout);
+    let commit = line
+        .split(' ')
+        .find(|field| field.starts_with("commit="))
+        .unwrap();
+    let program = std::fs::read(env!("CARGO_BIN_EXE_mlxcel")).unwrap();
+    let found = |needle: &[u8]| {
+        let windows = program.windows(needle.len());
+        windows.filter(|window| *window == needle).count()
+    };
+    assert_eq!(found(b".note.mlxcel_receipt\0"), 1);
+    // The rest of the program must not know what it was built from, or equal
+    // code of two commits would not be equal bytes.
+    assert_eq!(found(format!("{commit} dirty=").as_bytes()), 1);
+    if let Some(sha) = commit.strip_prefix("commit=").filter(|sha| sha.len() == 40) {
+        assert_eq!(found(sha.as_bytes()), 1);
+    }
+}
