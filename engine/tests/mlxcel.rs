@@ -117,3 +117,60 @@ fn the_receipt_lies_in_one_place_of_the_program() {
         assert_eq!(found(sha.as_bytes()), 1);
     }
 }
+
+#[test]
+fn processes_that_start_together_share_one_model() {
+    let cache = tempfile::tempdir().unwrap();
+    let children: Vec<_> = (0..4)
+        .map(|_| {
+            Command::new(env!("CARGO_BIN_EXE_mlxcel-bench-decode"))
+                .args([
+                    "-m",
+                    "synthetic:tiny-qwen3",
+                    "--prompt-tokens",
+                    "4",
+                    "-n",
+                    "4",
+                    "--json",
+                ])
+                .env("MLXCEL_SYNTH_CACHE", cache.path())
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let tokens: Vec<String> = children
+        .into_iter()
+        .map(|child| {
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success());
+            let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            report["token_sha256"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert!(tokens.iter().all(|hash| *hash == tokens[0]));
+    // One folder, and neither lock nor unfinished copy beside it.
+    assert_eq!(std::fs::read_dir(cache.path()).unwrap().count(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_disk_is_one_line_that_names_the_file_and_leaves_nothing() {
+    let temporary = tempfile::tempdir().unwrap();
+    // A limit on the size of files, with its signal ignored, is what a full
+    // disk looks like to a writer.
+    let output = Command::new("sh")
+        .args([
+            "-c",
+            "trap '' XFSZ; ulimit -f 64; exec \"$0\" synth tiny-llama \"$1\"",
+        ])
+        .arg(env!("CARGO_BIN_EXE_mlxcel"))
+        .arg(temporary.path().join("model"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(error.contains("model.safetensors"), "{error}");
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
+}
