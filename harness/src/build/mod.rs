@@ -18,6 +18,7 @@ pub mod receipt;
 pub mod toolchain;
 
 mod collect;
+mod describe;
 mod elf;
 mod environment;
 mod job;

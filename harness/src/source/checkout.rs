@@ -84,8 +84,7 @@ impl Claim<'_> {
             inside("build.keep", path)?;
         }
         let tree = Oid::from_str(&pin.tree).doing_in("read the pin", mirror.repo())?;
-        let survey =
-            survey(mirror.bare(), tree).doing_in("read the commit's files", mirror.repo())?;
+        let survey = complete_survey(mirror, pin, tree)?;
         refuse_hollow(mirror, pin, submodules, &survey)?;
         match lay_out(mirror, pin, tree, &survey, keep, tell) {
             // Whatever a killed run or a stray hand left there: once more, from nothing.
@@ -138,6 +137,14 @@ fn is_about_the_state(error: &SourceError) -> bool {
         SourceError::CheckoutDiffers { .. } => true,
         _ => false,
     }
+}
+
+fn complete_survey(mirror: &Mirror, pin: &Pin, tree: Oid) -> Result<Survey, SourceError> {
+    survey(mirror.bare(), tree).map_err(|error| SourceError::Incomplete {
+        repo: mirror.repo().to_string(),
+        commit: pin.commit.clone(),
+        reason: error.message().to_owned(),
+    })
 }
 
 fn refuse_hollow(

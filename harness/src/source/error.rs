@@ -126,6 +126,19 @@ pub enum SourceError {
         /// The pointer files.
         paths: Vec<String>,
     },
+    /// The commit is there, but not all of its files are.
+    #[error(
+        "commit {commit} is not complete in {repo} ({reason}); \
+         if that is a partial clone, clone it again without `--filter`"
+    )]
+    Incomplete {
+        /// The repository.
+        repo: String,
+        /// Full commit.
+        commit: String,
+        /// What libgit2 misses.
+        reason: String,
+    },
     /// The patch file is no patch.
     #[error("patch {} cannot be read as a unified diff: {reason}", patch.display())]
     PatchUnreadable {

@@ -16,7 +16,7 @@ use super::cache_root::CacheRoot;
 use super::error::{GitContext as _, IoContext as _, SourceError};
 use super::fetch;
 use super::lock::FileLock;
-use super::progress::Tell;
+use super::progress::{SourceProgress, Tell};
 use super::repository::RepoRef;
 use crate::hash::sha256_hex;
 
@@ -127,7 +127,7 @@ impl Mirror {
         if self.fetched.get() {
             return Ok(());
         }
-        let _lock = FileLock::acquire(&self.folder.join("mirror.lock"), &mut || {})?;
+        let _lock = self.lock(tell)?;
         fetch::branches_and_tags(&self.bare, url, tell)?;
         self.fetched.set(true);
         Ok(())
@@ -138,8 +138,16 @@ impl Mirror {
         let RepoRef::Url(url) = &self.repo else {
             return Ok(());
         };
-        let _lock = FileLock::acquire(&self.folder.join("mirror.lock"), &mut || {})?;
+        let _lock = self.lock(tell)?;
         fetch::commit(&self.bare, url, commit, tell)
+    }
+
+    fn lock(&self, tell: &mut Tell<'_>) -> Result<FileLock, SourceError> {
+        FileLock::acquire(&self.folder.join("mirror.lock"), &mut || {
+            tell(SourceProgress::Waiting {
+                what: format!("another fetch of {}", self.repo),
+            });
+        })
     }
 }
 

@@ -487,6 +487,83 @@ fn what_a_killed_run_left_is_no_build_and_its_processes_are_ended() {
     assert!(!orphan.wait().unwrap().success());
 }
 
+/// Not a test of its own: what the next test runs as another process and kills.
+#[test]
+fn a_build_for_another_test_to_kill() {
+    let Some(folder) = std::env::var_os("BENCH_RUN_TEST_KILLED_BUILD") else {
+        return;
+    };
+    let folder = PathBuf::from(folder);
+    let cache = bench_run::source::cache_root::CacheRoot::at(&folder.join("cache")).unwrap();
+    let reference = bench_run::source::repository::RepoRef::Path(folder.join("code"));
+    let mirror = bench_run::source::mirror::Mirror::open(&cache, &reference).unwrap();
+    let pin = bench_run::source::pin::resolve(&mirror, "HEAD", &mut |_| {}).unwrap();
+    build_pin_at(&cache, &folder.join("code"), &pin, &killed_build(&folder));
+}
+
+/// Hangs at the first run, after writing half an artifact; a second run finishes.
+fn killed_build(folder: &Path) -> Build {
+    let mark = folder.join("first-run");
+    let mark = mark.display();
+    recipe(
+        &format!(
+            "if [ ! -e {mark} ]; then echo half > app; touch {mark}; sleep 4720.25; fi; echo whole > app"
+        ),
+        &["app"],
+    )
+}
+
+#[test]
+fn a_harness_killed_in_mid_build_leaves_no_build_and_no_running_process() {
+    let tiny = TinyRepo::new();
+    tiny.commit(&[("a", "1")]);
+    let folder = tiny.folder.path();
+    let mut harness = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["builds::a_build_for_another_test_to_kill", "--exact"])
+        .env("BENCH_RUN_TEST_KILLED_BUILD", folder)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    while !folder.join("first-run").exists() {
+        assert_eq!(harness.try_wait().unwrap(), None);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    harness.kill().unwrap();
+    harness.wait().unwrap();
+    let left = entries(&tiny);
+    assert!(
+        left.iter().all(|name| name.ends_with(".partial")),
+        "{left:?}"
+    );
+
+    let (built, steps) = steps_of(&tiny, &tiny.pin("HEAD"), &killed_build(folder), &[]);
+    let built = built.unwrap();
+    assert!(ran(&steps));
+    assert_eq!(
+        std::fs::read_to_string(&built.artifacts[0]).unwrap(),
+        "whole\n"
+    );
+    assert_eq!(entries(&tiny), [built.planned.key]);
+    let sleeping = std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| line.ends_with(b"4720.25\0"))
+    });
+    assert!(!sleeping);
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_named() {
+    let tiny = TinyRepo::new();
+    tiny.commit(&[("a", "1")]);
+    std::fs::write(tiny.cache.builds(), "in the way").unwrap();
+    let error = build_rev(&tiny, "HEAD", &recipe("true", &["a"])).unwrap_err();
+    assert!(!error.is_the_arms_own());
+    let text = error.to_string();
+    assert!(
+        text.contains(&tiny.cache.builds().display().to_string()),
+        "{text}"
+    );
+}
+
 #[test]
 fn a_folder_can_be_an_artifact() {
     let tiny = TinyRepo::new();

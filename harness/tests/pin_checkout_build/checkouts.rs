@@ -225,6 +225,25 @@ fn lfs_pointers_are_refused_by_name() {
 }
 
 #[test]
+fn a_partial_clone_without_a_file_is_named_as_such() {
+    let tiny = TinyRepo::new();
+    tiny.commit(&[("a", "content that is left out")]);
+    let pin = tiny.pin("HEAD");
+    let blob = tiny
+        .repo
+        .revparse_single("HEAD:a")
+        .unwrap()
+        .id()
+        .to_string();
+    let (folder, name) = blob.split_at(2);
+    let object = tiny.root().join(".git/objects").join(folder).join(name);
+    std::fs::remove_file(object).unwrap();
+    let text = lay_out(&tiny, &pin, &[]).unwrap_err().to_string();
+    assert!(text.contains("is not complete in"), "{text}");
+    assert!(text.contains(&blob) && text.contains("--filter"), "{text}");
+}
+
+#[test]
 fn a_kept_folder_outside_the_checkout_is_refused() {
     let tiny = TinyRepo::new();
     tiny.commit(&[("a", "1")]);
