@@ -1,9 +1,9 @@
 //! A bare repository in the cache for each source repository.
 //!
 //! The mirror of a local repository borrows its objects (`objects/info/alternates`)
-//! and copies only its tags: opening it costs no time and no disk, and all that is
-//! written for a build (a patched tree, an index, a worktree's HEAD) is written to
-//! the mirror. The mirror of a URL holds everything that was ever fetched.
+//! and copies only its tags: opening it costs no time and no disk, and new objects
+//! (a patched tree, uncommitted files) are written to the mirror, never to the
+//! user's repository. The mirror of a URL holds everything that was ever fetched.
 
 use std::cell::Cell;
 use std::ffi::OsStr;

@@ -211,6 +211,24 @@ fn the_working_tree_is_pinned_with_its_changes_and_never_written() {
 }
 
 #[test]
+fn worktrees_of_one_repository_share_a_mirror_and_have_their_own_head() {
+    let tiny = TinyRepo::new();
+    let first = tiny.commit(&[("a", "1")]);
+    let beside = tiny.folder.path().join("beside");
+    tiny.repo.worktree("beside", &beside, None).unwrap();
+    let second = tiny.commit(&[("a", "2")]);
+    let mirror = Mirror::open(&tiny.cache, &RepoRef::Path(beside.clone())).unwrap();
+    assert_eq!(mirror.key(), tiny.mirror().key());
+    let resolve = |rev: &str| pin::resolve(&mirror, rev, &mut |_| {}).unwrap();
+    assert_eq!(resolve("HEAD").commit, first);
+    assert_eq!(resolve("trunk").commit, second);
+    std::fs::write(beside.join("a"), "edited").unwrap();
+    let here = resolve("worktree");
+    assert_eq!((here.commit, here.dirty), (first, true));
+    assert!(!tiny.pin("worktree").dirty);
+}
+
+#[test]
 fn a_bare_repository_has_no_working_tree_to_pin() {
     let tiny = TinyRepo::new();
     let bare = tiny.folder.path().join("bare.git");
