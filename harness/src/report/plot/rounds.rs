@@ -10,6 +10,9 @@ const HEIGHT: f64 = 226.0;
 const LEFT: f64 = 58.0;
 const BELOW: f64 = 42.0;
 
+/// More rounds than this in one panel are thinned out evenly, and the heading says so.
+const SHOWN: usize = 150;
+
 pub(super) fn draw(view: &MetricView<'_>) -> Result<String, PlotError> {
     let mut keys: Vec<Key<'_>> = view
         .arms()
@@ -21,10 +24,7 @@ pub(super) fn draw(view: &MetricView<'_>) -> Result<String, PlotError> {
     keys.extend(view.gate_pct.map(Key::Gate));
     let heading = Heading {
         title: format!("{}: paired change in every round", view.name),
-        explanation: format!(
-            "Change in % against {} of the same round; null arms against the arm they repeat",
-            view.base()
-        ),
+        explanation: explanation(view),
         keys,
     };
     let grid = Grid::new(view.cells.len(), heading.height(), HEIGHT);
@@ -36,6 +36,23 @@ pub(super) fn draw(view: &MetricView<'_>) -> Result<String, PlotError> {
         }
         Ok(())
     })
+}
+
+fn explanation(view: &MetricView<'_>) -> String {
+    let most = view.cells.iter().map(|cell| cell.data.rounds.len()).max();
+    let thinned = match stride(most.unwrap_or(0)) {
+        1 => String::new(),
+        every => format!("; 1 of {every} rounds shown"),
+    };
+    format!(
+        "Change in % against {} of the same round; null arms against the arm they repeat{thinned}",
+        view.base()
+    )
+}
+
+/// Every how many rounds one is shown.
+fn stride(rounds: usize) -> usize {
+    rounds.div_ceil(SHOWN).max(1)
 }
 
 fn draw_cell(
@@ -79,13 +96,14 @@ fn draw_cell(
         canvas.dashes((frame.left, y), (frame.right, y), GATE, 1.5)?;
     }
     let step = frame.width() / float(rounds.max(1));
-    let radius = marker_radius(rounds * shown.len(), frame.width());
+    let radius = marker_radius(rounds.min(SHOWN) * shown.len(), frame.width());
     for (place, (arm, changes)) in shown.iter().enumerate() {
         let look = cell.looks[*arm];
         let aside = dodge(place, shown.len(), step);
         let points: Vec<(f64, f64)> = changes
             .iter()
             .enumerate()
+            .step_by(stride(rounds))
             .filter(|(_, pct)| pct.is_finite())
             .map(|(round, pct)| {
                 let x = frame.left + step * (float(round) + 0.5) + aside;
