@@ -208,9 +208,17 @@ impl QuantisedMatrix {
         let groups = self.columns / self.group;
         for (group, record) in block.chunks_exact_mut(self.record_bytes()).enumerate() {
             let (codes, floats) = record.split_at_mut(self.record_code_bytes());
-            for column in 0..self.group {
-                let (byte, shift) = self.place(lane, column);
-                codes[byte] |= code_at(source, part.bits, group * self.group + column) << shift;
+            let start = group * self.group * part.bits / 8;
+            let source = &source[start..start + self.group * part.bits / 8];
+            for (eight, packed) in source.chunks_exact(part.bits).enumerate() {
+                let [low, high] = unpack_eight(packed, part.bits);
+                if self.code_bits == 4 {
+                    let to = &mut codes[eight * 64 + lane * 4..][..4];
+                    to.copy_from_slice(&(low | high << 4).to_le_bytes());
+                } else {
+                    codes[eight * 128 + lane * 4..][..4].copy_from_slice(&low.to_le_bytes());
+                    codes[eight * 128 + 64 + lane * 4..][..4].copy_from_slice(&high.to_le_bytes());
+                }
             }
             let (scales, biases) = floats.split_at_mut(BLOCK_ROWS * self.scale_kind.bytes());
             let index = row * groups + group;
@@ -228,12 +236,16 @@ fn code_bits(bits: usize) -> Result<usize, RepackError> {
     }
 }
 
-/// Code number `index` of a row's bit stream.
-fn code_at(row: &[u8], bits: usize, index: usize) -> u8 {
-    let bit = index * bits;
-    let low = u16::from(row[bit / 8]);
-    // The last code of a row may end in its last byte.
-    let high = u16::from(row.get(bit / 8 + 1).copied().unwrap_or(0));
-    let code = (low | high << 8) >> (bit % 8);
-    (code & ((1 << bits) - 1)) as u8
+/// Eight codes, which fill `bits` bytes, as bytes: the first four and the others.
+fn unpack_eight(packed: &[u8], bits: usize) -> [u32; 2] {
+    let word = packed
+        .iter()
+        .rev()
+        .fold(0u64, |word, &byte| word << 8 | u64::from(byte));
+    let mask = (1u64 << bits) - 1;
+    let four = |first: usize| {
+        let code = |index: usize| (word >> ((first + index) * bits) & mask) as u32;
+        code(0) | code(1) << 8 | code(2) << 16 | code(3) << 24
+    };
+    [four(0), four(4)]
 }

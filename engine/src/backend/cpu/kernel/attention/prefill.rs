@@ -250,27 +250,45 @@ unsafe fn attend_tile_kernel<L: Lanes, T: KvElement, const R: usize, const C: us
             }
         }
     }
-    for column in 0..tile.count * tile.group() {
-        let (token, offset) = tile.place(column);
-        let total = scratch.total[column];
-        let inverse = if total > 0.0 { 1.0 / total } else { 0.0 };
-        let at = token * tile.shape.heads * head_dim + offset;
-        for d in 0..head_dim {
-            // SAFETY: the tile's own tokens and heads.
-            unsafe { *out.add(at + d) = scratch.out[d * COLUMNS + column] * inverse };
+    // SAFETY: the tile's own tokens and heads.
+    unsafe { scatter_outputs(tile, scratch, out) };
+}
+
+/// The tile's queries, scaled and transposed to `[d][column]`; unused columns 0.
+///
+/// A few values of d at a time: all of them at once would be a column of lines
+/// that share few sets of the cache.
+fn gather_queries(tile: &Tile<'_>, to: &mut [f32]) {
+    to.fill(0.0);
+    for (first, to) in to.chunks_exact_mut(LANES * COLUMNS).enumerate() {
+        for column in 0..tile.count * tile.group() {
+            let (token, offset) = tile.place(column);
+            let start = token * tile.queries.row + offset + first * LANES;
+            for (d, q) in tile.queries.q[start..start + LANES].iter().enumerate() {
+                to[d * COLUMNS + column] = q * tile.shape.scale;
+            }
         }
     }
 }
 
-/// The tile's queries, scaled and transposed to `[d][column]`; unused columns 0.
-fn gather_queries(tile: &Tile<'_>, to: &mut [f32]) {
-    let head_dim = tile.shape.head_dim;
-    to.fill(0.0);
-    for column in 0..tile.count * tile.group() {
-        let (token, offset) = tile.place(column);
-        let q = &tile.queries.q[token * tile.queries.row + offset..][..head_dim];
-        for (d, q) in q.iter().enumerate() {
-            to[d * COLUMNS + column] = q * tile.shape.scale;
+/// The tile's outputs, divided by the sums of their weights, each to its place
+/// in `out`; as few values of d at a time as in [`gather_queries`].
+///
+/// # Safety
+/// `out` is valid for the tile's tokens and heads.
+unsafe fn scatter_outputs(tile: &Tile<'_>, scratch: &Scratch, out: *mut f32) {
+    let width = tile.shape.heads * tile.shape.head_dim;
+    let inverse = scratch
+        .total
+        .map(|total| if total > 0.0 { 1.0 / total } else { 0.0 });
+    for (first, from) in scratch.out.chunks_exact(LANES * COLUMNS).enumerate() {
+        for column in 0..tile.count * tile.group() {
+            let (token, offset) = tile.place(column);
+            let at = token * width + offset + first * LANES;
+            for d in 0..LANES {
+                // SAFETY: the caller's contract.
+                unsafe { *out.add(at + d) = from[d * COLUMNS + column] * inverse[column] };
+            }
         }
     }
 }
