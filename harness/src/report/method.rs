@@ -126,15 +126,19 @@ fn guard_step(record: &Record) -> String {
         return "No guard watched the machine: foreign load was neither waited for nor noticed."
             .to_owned();
     }
+    let waited = if waited > 0.0 {
+        format!("{} waited in all", unit::duration(waited))
+    } else {
+        "no time was spent waiting".to_owned()
+    };
     format!(
-        "Guard {kinds}: {} without foreign load before each round, an attempt is rejected above {} of \
-         one core of foreign CPU time; {} waited in all.",
+        "Guard {kinds}: {} without foreign load before each round, an attempt is rejected above \
+         {} of one core of foreign CPU time; {waited}.",
         counted(
             usize::try_from(guard.idle_secs).unwrap_or(usize::MAX),
             "second"
         ),
         percent(guard.max_foreign_cpu_pct),
-        unit::duration(waited),
     )
 }
 

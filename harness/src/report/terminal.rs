@@ -37,7 +37,8 @@ pub fn table(model: &ReportModel, width: u16, colours: bool) -> String {
         let _ = writeln!(out, "note: {}", one_line(note));
     }
     for line in &model.verdicts {
-        let _ = writeln!(out, "{}", one_line(&line.sentence));
+        let (cell, sentence) = (one_line(&line.cell), one_line(&line.sentence));
+        let _ = writeln!(out, "{cell}: {sentence}");
     }
     let _ = writeln!(
         out,
