@@ -4,6 +4,7 @@
 //! cargo run --release -p mlxcel-engine --example kernel_bench [-- threads [part …]]
 //! ```
 //!
+//! The name of an instruction set among the parts (avx2, scalar, …) forces it.
 //! Parts: probe, vector, gate, matrix, decode, prefill, pool (all by default).
 //! Every figure is the median of several repetitions with the smallest and
 //! largest behind it; bandwidth is probed again beside each memory-bound part,
@@ -17,8 +18,8 @@ use std::time::Instant;
 use half::f16;
 use mlxcel_engine::backend::cpu::kernel::{
     Activations, AffineSource, AlignedBuffer, AttentionShape, DecodeScratch, FloatKind,
-    FloatSource, Gate, KernelChoice, Kernels, KvSegment, KvView, PrefillQueries, QuantisedMatrix,
-    decode_attention, gated_product, prefill_attention, product, share,
+    FloatSource, Gate, Isa, KernelChoice, Kernels, KvSegment, KvView, PrefillQueries,
+    QuantisedMatrix, decode_attention, gated_product, prefill_attention, product, share,
 };
 
 /// Well beyond any cache.
@@ -28,8 +29,15 @@ const REPETITIONS: usize = 9;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let threads = arguments.next().map_or(Ok(2), |text| text.parse())?;
-    let parts: Vec<String> = arguments.collect();
-    let kernels = Kernels::new(KernelChoice::Best, threads)?;
+    let mut parts: Vec<String> = arguments.collect();
+    let forced = Isa::ALL
+        .into_iter()
+        .find(|isa| parts.iter().any(|part| part == isa.name()));
+    parts.retain(|part| forced.is_none_or(|isa| part != isa.name()));
+    let kernels = Kernels::new(
+        forced.map_or(KernelChoice::Best, KernelChoice::Force),
+        threads,
+    )?;
     println!("kernels {} on {threads} threads", kernels.isa());
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|name| name == part);
     let probe = Probe::new();
