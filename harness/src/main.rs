@@ -1,3 +1,8 @@
-//! The `bench-run` program.
+//! The `bench-run` program: arguments to command to exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let code = bench_run::cli::dispatch::main(std::env::args_os());
+    ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
+}

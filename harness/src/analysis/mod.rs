@@ -2,4 +2,6 @@
 //!
 //! Joins `record` (rows) and `verdict` (numbers); the only room that knows both.
 
+pub mod from_record;
+pub mod gate;
 pub mod model;

@@ -41,6 +41,14 @@ pub struct ArmCounts {
     pub invalid: u32,
 }
 
+impl ArmCounts {
+    /// Attempts that ran, whatever became of them.
+    #[must_use]
+    pub fn ran(&self) -> u32 {
+        self.ok + self.rejected + self.failed + self.timed_out + self.invalid
+    }
+}
+
 /// One try of a round that was dropped as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DroppedRound {

@@ -1,5 +1,6 @@
 //! What a build tells while it works; the caller decides how to show it.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::source::progress::SourceProgress;
@@ -39,3 +40,27 @@ pub enum BuildProgress {
 
 /// Receives the steps.
 pub type Tell<'a> = dyn FnMut(BuildProgress) + 'a;
+
+/// One line for a reader.
+impl fmt::Display for BuildProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cached { .. } => f.write_str("built before"),
+            Self::Rebuilding { reason } => write!(f, "building again: {reason}"),
+            Self::Waiting { what } => write!(f, "waiting for {what}"),
+            Self::Source(step) => step.fmt(f),
+            Self::Building {
+                commit,
+                elapsed,
+                last_line,
+            } => {
+                write!(
+                    f,
+                    "building {commit:.12} for {} s: {last_line}",
+                    elapsed.as_secs()
+                )
+            }
+            Self::Collecting => f.write_str("hashing artifacts"),
+        }
+    }
+}

@@ -1,4 +1,17 @@
 //! The command line: one file per sub-command. The only room that prints.
 
+pub mod arguments;
+pub mod check;
+pub mod dispatch;
+pub mod failure;
+pub mod gate;
 pub mod guard;
 mod guard_output;
+pub mod plan;
+pub mod progress;
+pub mod project;
+pub mod report;
+pub mod report_files;
+pub mod run;
+pub mod setup;
+pub mod version;

@@ -192,9 +192,8 @@ fn attempt(plan: &Plan, tag: &str, place: (usize, usize, usize, usize), number: 
 
 /// Stores a sealed record below `root` with the program's own writer.
 pub(crate) fn store(root: &Path, plan: &Plan, rows: &[Attempt]) -> RecordDir {
-    let directory = create(root, "2026-03-01", "epyc-2c").unwrap();
     let sealed = seal(plan.clone()).unwrap();
-    directory.write_sealed(&sealed, &host()).unwrap();
+    let directory = create(root, ("2026-03-01", "epyc-2c"), &sealed, &host()).unwrap();
     let (mut writer, notes) = Writer::open(&directory, &sealed.sha256).unwrap();
     assert!(notes.is_empty(), "{notes:?}");
     for row in rows {

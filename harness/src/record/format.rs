@@ -124,7 +124,7 @@ pub struct PlannedArm {
     pub treatment: usize,
     /// The arm's own environment.
     pub env: IndexMap<String, String>,
-    /// The command's words with `{…}` left in, for the reproduce section.
+    /// Conditions on the output that only this arm must meet.
     pub requires: IndexMap<String, Scalar>,
 }
 

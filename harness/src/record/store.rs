@@ -27,6 +27,9 @@ pub const ATTEMPTS_FILE: &str = "attempts.jsonl";
 /// Standard output and error of the attempts.
 pub const LOGS_DIRECTORY: &str = "logs";
 
+/// Start of the name under which a record is filled before it gets its own.
+const ASIDE_PREFIX: &str = ".new-";
+
 /// Hex digits of the plan's hash that every row carries.
 const TAG_DIGITS: usize = 16;
 
@@ -114,48 +117,55 @@ impl RecordDir {
     pub fn logs_path(&self) -> PathBuf {
         self.path.join(LOGS_DIRECTORY)
     }
-
-    /// Stores the host, then the plan, then the plan's hash: a record counts as
-    /// sealed when all three are there.
-    ///
-    /// # Errors
-    /// Any error of writing; a plan that is there already.
-    pub fn write_sealed(&self, sealed: &SealedPlan, host: &Host) -> Result<(), RecordError> {
-        let host_bytes = stored_bytes("host", host)?;
-        write_new(&self.path.join(HOST_FILE), &host_bytes)?;
-        write_new(&self.path.join(PLAN_FILE), &sealed.bytes)?;
-        let line = format!("{}  {PLAN_FILE}\n", sealed.sha256);
-        write_new(&self.path.join(SEAL_FILE), line.as_bytes())
-    }
 }
 
-/// Makes a new directory `<date>-<host>`, or `<date>-<host>-2` and so on where
-/// the name is taken: never one that exists.
+/// Makes a new sealed record `<date>-<host>`, or `<date>-<host>-2` and so on where the
+/// name is taken. It is filled aside and renamed, so that a kill at any moment leaves
+/// either no record or a sealed one.
 ///
 /// # Errors
-/// A date or label that cannot be part of a file name; any error of creating.
-pub fn create(results_root: &Path, date: &str, host_label: &str) -> Result<RecordDir, RecordError> {
+/// A date or label that cannot be part of a file name; any error of writing.
+pub fn create(
+    results_root: &Path,
+    (date, host_label): (&str, &str),
+    sealed: &SealedPlan,
+    host: &Host,
+) -> Result<RecordDir, RecordError> {
     check_name("date", date)?;
     check_name("host label", host_label)?;
-    fs::create_dir_all(results_root).map_err(io_error("create", results_root))?;
-    let stem = format!("{date}-{host_label}");
+    let aside = results_root.join(format!("{ASIDE_PREFIX}{}", std::process::id()));
+    // Left by a process that had this number before.
+    if aside.exists() {
+        fs::remove_dir_all(&aside).map_err(io_error("remove", &aside))?;
+    }
+    let logs = aside.join(LOGS_DIRECTORY);
+    fs::create_dir_all(&logs).map_err(io_error("create", &logs))?;
+    write_new(&aside.join(HOST_FILE), &stored_bytes("host", host)?)?;
+    write_new(&aside.join(PLAN_FILE), &sealed.bytes)?;
+    let line = format!("{}  {PLAN_FILE}\n", sealed.sha256);
+    write_new(&aside.join(SEAL_FILE), line.as_bytes())?;
+    let path = rename_to_free_name(&aside, results_root, &format!("{date}-{host_label}"))?;
+    sync_directory(results_root)?;
+    Ok(RecordDir { path })
+}
+
+fn rename_to_free_name(aside: &Path, root: &Path, stem: &str) -> Result<PathBuf, RecordError> {
     let mut number = 1_u32;
     loop {
         let name = match number {
-            1 => stem.clone(),
+            1 => stem.to_owned(),
             _ => format!("{stem}-{number}"),
         };
-        let path = results_root.join(name);
-        match fs::create_dir(&path) {
-            Ok(()) => {
-                let directory = RecordDir { path };
-                let logs = directory.logs_path();
-                fs::create_dir(&logs).map_err(io_error("create", &logs))?;
-                sync_directory(&directory.path)?;
-                sync_directory(results_root)?;
-                return Ok(directory);
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+        let path = root.join(name);
+        // Asked first: renaming onto an empty folder would replace it.
+        if path.exists() {
+            number += 1;
+            continue;
+        }
+        match fs::rename(aside, &path) {
+            Ok(()) => return Ok(path),
+            // Another run took the name in between.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => number += 1,
             Err(error) => return Err(io_error("create", &path)(error)),
         }
     }
@@ -224,6 +234,10 @@ fn record_directories(results_root: &Path) -> Result<Vec<PathBuf>, RecordError> 
     let mut found = Vec::new();
     for entry in entries {
         let path = entry.map_err(io_error("list", results_root))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(ASIDE_PREFIX) {
+            continue;
+        }
         let plan = path.join(PLAN_FILE);
         if let Ok(metadata) = fs::metadata(&plan) {
             found.push((metadata.modified().ok(), path));
@@ -290,51 +304,58 @@ mod tests {
     use super::*;
     use crate::record::example;
 
+    fn made(root: &Path, label: &str) -> Result<(RecordDir, SealedPlan), RecordError> {
+        let sealed = seal(example::plan())?;
+        let directory = create(root, ("2026-03-01", label), &sealed, &example::host())?;
+        Ok((directory, sealed))
+    }
+
     #[test]
     fn a_directory_is_never_used_twice() {
         let root = tempfile::tempdir().unwrap();
         let names: Vec<String> = (0..3)
-            .map(|_| create(root.path(), "2026-03-01", "epyc-2c").unwrap())
+            .map(|_| made(root.path(), "epyc-2c").unwrap().0)
             .map(|d| d.path().file_name().unwrap().to_string_lossy().into_owned())
             .collect();
-        assert_eq!(
-            names,
-            [
-                "2026-03-01-epyc-2c",
-                "2026-03-01-epyc-2c-2",
-                "2026-03-01-epyc-2c-3"
-            ]
-        );
+        let expected = [
+            "2026-03-01-epyc-2c",
+            "2026-03-01-epyc-2c-2",
+            "2026-03-01-epyc-2c-3",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn a_folder_that_somebody_made_is_left_alone() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("2026-03-01-epyc-2c")).unwrap();
+        let (directory, _) = made(root.path(), "epyc-2c").unwrap();
+        assert!(directory.path().ends_with("2026-03-01-epyc-2c-2"));
+    }
+
+    #[test]
+    fn a_record_that_was_never_finished_making_is_no_record() {
+        let root = tempfile::tempdir().unwrap();
+        let (directory, sealed) = made(root.path(), "epyc-2c").unwrap();
+        fs::rename(directory.path(), root.path().join(".new-1")).unwrap();
+        let found = find_resumable(root.path(), &sealed.plan, "epyc-2c", &|_| false).unwrap();
+        assert!(found.record.is_none() && found.skipped.is_empty());
     }
 
     #[test]
     fn a_label_with_a_slash_is_refused() {
         let root = tempfile::tempdir().unwrap();
-        let error = create(root.path(), "2026-03-01", "a/../b").unwrap_err();
+        let error = made(root.path(), "a/../b").unwrap_err();
         assert!(error.to_string().contains("host label `a/../b`"), "{error}");
     }
 
     #[test]
     fn the_hash_is_that_of_the_stored_bytes() {
         let root = tempfile::tempdir().unwrap();
-        let directory = create(root.path(), "2026-03-01", "epyc-2c").unwrap();
-        let sealed = seal(example::plan()).unwrap();
-        directory.write_sealed(&sealed, &example::host()).unwrap();
+        let (directory, sealed) = made(root.path(), "epyc-2c").unwrap();
         let file = directory.path().join(PLAN_FILE);
         assert_eq!(crate::hash::sha256_file(&file).unwrap(), sealed.sha256);
         assert_eq!(sealed.tag().len(), 16);
-    }
-
-    #[test]
-    fn a_sealed_plan_is_never_replaced() {
-        let root = tempfile::tempdir().unwrap();
-        let directory = create(root.path(), "2026-03-01", "epyc-2c").unwrap();
-        let sealed = seal(example::plan()).unwrap();
-        directory.write_sealed(&sealed, &example::host()).unwrap();
-        let error = directory
-            .write_sealed(&sealed, &example::host())
-            .unwrap_err();
-        assert!(error.to_string().contains("host.json"), "{error}");
     }
 
     #[test]

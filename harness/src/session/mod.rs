@@ -1,1 +1,14 @@
 //! A run from experiment file to record: prepare, seal, prime, rounds, resume.
+//!
+//! `prepare` turns a file into a sealed plan, `run` asks `record::rounds` what comes
+//! next until nothing does. Nothing here decides what an attempt means.
+
+pub mod attempt;
+pub mod command;
+pub mod environment;
+pub mod error;
+pub mod observer;
+pub mod pins;
+pub mod prepare;
+pub mod run;
+pub mod treatment;

@@ -1,5 +1,7 @@
 //! What `source` tells while it works; the caller decides how to show it.
 
+use std::fmt;
+
 /// One step of getting the sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceProgress {
@@ -28,3 +30,20 @@ pub enum SourceProgress {
 
 /// Receives the steps.
 pub type Tell<'a> = dyn FnMut(SourceProgress) + 'a;
+
+/// One line for a reader.
+impl fmt::Display for SourceProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fetching { repo, last_line } => write!(f, "fetching {repo} {last_line}"),
+            Self::Waiting { what } => write!(f, "waiting for {what}"),
+            Self::CheckingOut {
+                commit,
+                done,
+                total,
+            } => {
+                write!(f, "checking out {:.12} ({done} of {total} files)", commit)
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Joins a record's rows with its plan into the numbers that a verdict needs.
+
+use crate::experiment::model::{Metric, OnUndecided};
+use crate::record::format::{Attempt, Outcome, Plan, PlannedArm};
+use crate::record::rounds::{self, CellRounds, OutOfStep};
+use crate::verdict::decide::decide;
+use crate::verdict::rejections::{self, Rejections};
+use crate::verdict::rule::{ArmCopy, CellData, Rule};
+
+use super::gate;
+use super::model::{Analysis, ArmCounts, DroppedRound};
+
+/// Fewer complete rounds than this are Invalid: with two, one odd round is half of all.
+pub const MIN_ROUNDS: u32 = 3;
+
+/// The rule of a plan.
+#[must_use]
+pub fn rule(plan: &Plan) -> Rule {
+    let verdict = &plan.experiment.verdict;
+    Rule {
+        threshold_pct: verdict.threshold_pct,
+        alpha: verdict.alpha,
+        min_rounds: MIN_ROUNDS,
+    }
+}
+
+/// Analyses the rows of a plan. The same rows give the same answer.
+///
+/// # Errors
+/// Rows that do not follow from the plan.
+pub fn analyse(plan: &Plan, attempts: &[Attempt]) -> Result<Analysis, OutOfStep> {
+    let cells = rounds::complete(plan, attempts)?;
+    let counts = counts(plan, attempts);
+    let unbalanced = unbalanced(plan, &counts);
+    let mut data = Vec::new();
+    for rounds in &cells {
+        for (name, metric) in &plan.experiment.metrics {
+            data.push(cell_data(plan, attempts, rounds, name, metric, &unbalanced));
+        }
+    }
+    let judgements = decide(&data, &rule(plan));
+    let finished = cells.iter().all(|cell| cell.finished);
+    let pass_undecided = plan.experiment.verdict.undecided == OnUndecided::Pass;
+    let (outcome, sentence) = gate::decide(&judgements, pass_undecided);
+    let dropped = cells
+        .iter()
+        .flat_map(|rounds| dropped(plan, rounds))
+        .collect();
+    let notes = notes(plan, &cells, finished, &unbalanced);
+    Ok(Analysis {
+        judgements,
+        data,
+        counts,
+        dropped,
+        gate: outcome,
+        gate_sentence: sentence,
+        notes,
+    })
+}
+
+fn counts(plan: &Plan, attempts: &[Attempt]) -> Vec<ArmCounts> {
+    let mut counts: Vec<ArmCounts> = plan
+        .arms
+        .iter()
+        .map(|arm| ArmCounts {
+            arm: arm.name.clone(),
+            ..ArmCounts::default()
+        })
+        .collect();
+    for row in attempts.iter().filter(|row| row.round > 0) {
+        let Some(count) = counts.iter_mut().find(|count| count.arm == row.arm) else {
+            continue;
+        };
+        match row.outcome {
+            Outcome::Ok => count.ok += 1,
+            Outcome::Rejected { .. } => count.rejected += 1,
+            Outcome::Failed { .. } => count.failed += 1,
+            Outcome::TimedOut { .. } => count.timed_out += 1,
+            Outcome::Invalid { .. } => count.invalid += 1,
+        }
+    }
+    counts
+}
+
+/// The numbers of one metric in one cell, a column per arm of the plan. An arm that is
+/// out has NaN, and stands in `invalid`.
+fn cell_data(
+    plan: &Plan,
+    attempts: &[Attempt],
+    rounds: &CellRounds,
+    name: &str,
+    metric: &Metric,
+    unbalanced: &[(usize, String)],
+) -> CellData {
+    let everyone_in = (0..plan.arms.len()).all(|arm| is_in(plan, rounds, arm));
+    let mut values = Vec::new();
+    let mut slots = Vec::new();
+    for round in &rounds.complete {
+        let value = |arm: usize| {
+            let row = attempts.get(round.attempts[arm]?)?;
+            is_in(plan, rounds, arm).then(|| row.metrics.get(name).copied())?
+        };
+        values.push(
+            (0..plan.arms.len())
+                .map(|arm| value(arm).unwrap_or(f64::NAN))
+                .collect(),
+        );
+        slots.push(
+            round
+                .slots
+                .iter()
+                .map(|slot| slot.map_or(usize::MAX, |slot| slot as usize))
+                .collect(),
+        );
+    }
+    CellData {
+        cell: plan.cells[rounds.cell].id.clone(),
+        metric: name.to_owned(),
+        better: metric.better,
+        gated: metric.gate,
+        base: plan
+            .arms
+            .iter()
+            .position(|arm| arm.name == plan.experiment.base)
+            .unwrap_or(0),
+        balanced: plan.balanced && everyone_in && values.len() == plan.experiment.rounds as usize,
+        invalid: invalid(plan, rounds, unbalanced),
+        arms: plan.arms.iter().map(copy).collect(),
+        rounds: values,
+        slots,
+    }
+}
+
+fn copy(arm: &PlannedArm) -> ArmCopy {
+    ArmCopy {
+        name: arm.name.clone(),
+        treatment: arm.treatment,
+        null_of: arm.null_of.clone(),
+    }
+}
+
+/// Built, and neither the arm nor its treatment has been taken out of the cell.
+fn is_in(plan: &Plan, rounds: &CellRounds, arm: usize) -> bool {
+    let treatment = plan.arms[arm].treatment;
+    plan.arms[arm].build.is_some()
+        && !rounds
+            .out
+            .iter()
+            .any(|(out, _)| plan.arms[*out].treatment == treatment)
+}
+
+/// Reasons outside the numbers why an arm, by its index, cannot be judged.
+fn invalid(
+    plan: &Plan,
+    rounds: &CellRounds,
+    unbalanced: &[(usize, String)],
+) -> Vec<(usize, String)> {
+    let mut reasons = unbuilt(plan);
+    reasons.extend(rounds.invalid(plan));
+    reasons.extend(unbalanced.iter().cloned());
+    reasons
+}
+
+fn unbuilt(plan: &Plan) -> Vec<(usize, String)> {
+    let reason = |log: &String| {
+        let last = log.lines().rev().find(|line| !line.trim().is_empty());
+        format!("it did not build: {}", last.unwrap_or("no log").trim())
+    };
+    let arms = plan.arms.iter().enumerate();
+    arms.filter_map(|(index, arm)| Some((index, reason(arm.build_failure.as_ref()?))))
+        .collect()
+}
+
+/// Arms whose treatment the guard rejected more often than the base's, with the reason.
+fn unbalanced(plan: &Plan, counts: &[ArmCounts]) -> Vec<(usize, String)> {
+    let rejections = |treatment: usize| {
+        let copies = plan
+            .arms
+            .iter()
+            .zip(counts)
+            .filter(|(arm, _)| arm.treatment == treatment);
+        copies.fold(
+            Rejections {
+                attempts: 0,
+                rejected: 0,
+            },
+            |sum, (_, count)| Rejections {
+                attempts: sum.attempts + count.ran(),
+                rejected: sum.rejected + count.rejected,
+            },
+        )
+    };
+    let base = plan
+        .arms
+        .iter()
+        .find(|arm| arm.name == plan.experiment.base);
+    let Some(base) = base.map(|arm| arm.treatment) else {
+        return Vec::new();
+    };
+    let arms = plan
+        .arms
+        .iter()
+        .enumerate()
+        .filter(|(_, arm)| arm.treatment != base);
+    arms.filter_map(|(index, arm)| {
+        let reason = rejections::unbalanced(rejections(base), rejections(arm.treatment))?;
+        Some((index, reason))
+    })
+    .collect()
+}
+
+fn dropped(plan: &Plan, rounds: &CellRounds) -> Vec<DroppedRound> {
+    rounds
+        .dropped
+        .iter()
+        .map(|tried| DroppedRound {
+            cell: plan.cells[rounds.cell].id.clone(),
+            round: tried.round,
+            round_try: tried.round_try,
+            reason: tried.reason.clone(),
+        })
+        .collect()
+}
+
+fn notes(
+    plan: &Plan,
+    cells: &[CellRounds],
+    finished: bool,
+    unbalanced: &[(usize, String)],
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !finished {
+        notes.push("this record is not finished: the same command resumes it".to_owned());
+    }
+    for rounds in cells {
+        let cell = &plan.cells[rounds.cell].id;
+        if let Some(reason) = &rounds.stopped {
+            notes.push(format!("cell {cell} was ended early: {reason}"));
+        }
+        for (arm, reason) in &rounds.out {
+            notes.push(format!(
+                "arm {} is out of cell {cell}: {reason}",
+                plan.arms[*arm].name
+            ));
+        }
+        if !rounds.lost.is_empty() {
+            notes.push(format!(
+                "cell {cell} lost {} of {} rounds",
+                rounds.lost.len(),
+                plan.experiment.rounds
+            ));
+        }
+    }
+    for (arm, reason) in unbalanced {
+        notes.push(format!("arm {}: {reason}", plan.arms[*arm].name));
+    }
+    notes
+}

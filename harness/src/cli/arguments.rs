@@ -1,0 +1,194 @@
+//! The command line as types: help, completion and parsing from one definition.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+
+use super::guard::GuardArgs;
+
+const ABOUT: &str = "Tells whether a change made a program faster, slower or neither, and whether that answer can be trusted";
+
+const AFTER_HELP: &str = "\
+`bench-run FILE` is `bench-run run FILE`.
+
+Exit codes: 0 done (gate: pass) · 10 gate: regressed · 11 gate: undecided · 12 gate: invalid · \
+2 usage or bad input · 69 a repository, tool or build is missing or broken · 70 internal fault · \
+74 reading or writing failed · 75 the machine never became quiet · 130, 143 ended by a signal";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "bench-run", version = super::version::VERSION, about = ABOUT, after_help = AFTER_HELP)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The sub-commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check out, build, measure, decide and report an experiment
+    Run(RunArgs),
+    /// Check an experiment file and its pins; start nothing
+    Check(FileArgs),
+    /// Build the arms and print what would run, in which order; measure nothing
+    Plan(PlanArgs),
+    /// Render the report of a record again, or publish it
+    Report(ReportArgs),
+    /// Turn a record's verdicts into an exit code for CI
+    Gate(GateArgs),
+    /// Run any command while the machine is quiet
+    Guard(GuardArgs),
+    /// Print the JSON Schema of experiment files
+    Schema,
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Where things are; shared by the commands that take an experiment file.
+#[derive(Debug, Clone, Args)]
+pub struct FileArgs {
+    /// The experiment file (YAML)
+    pub file: PathBuf,
+}
+
+/// `bench-run run`.
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// The experiment file (YAML)
+    pub file: PathBuf,
+    /// Measure this many rounds instead of the file's (recorded in the plan)
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<u32>,
+    /// Folder of the records [default: results beside the experiment's project]
+    #[arg(long, value_name = "DIR")]
+    pub results: Option<PathBuf>,
+    /// Folder of the reports [default: docs/benchmark_results in the project]
+    #[arg(long, value_name = "DIR")]
+    pub reports: Option<PathBuf>,
+    /// Name of this machine in records and reports [default: made from the processor]
+    #[arg(long, value_name = "LABEL")]
+    pub host: Option<String>,
+    /// Start a new record although an unfinished one of the same plan could be resumed
+    #[arg(long)]
+    pub fresh: bool,
+    /// End with the gate's exit code
+    #[arg(long)]
+    pub gate: bool,
+    /// Write the record only, no report
+    #[arg(long)]
+    pub no_report: bool,
+    /// No progress, no table; warnings and errors only
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `bench-run plan`.
+#[derive(Debug, Clone, Args)]
+pub struct PlanArgs {
+    /// The experiment file (YAML)
+    pub file: PathBuf,
+    /// Plan this many rounds instead of the file's
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<u32>,
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `bench-run report`.
+#[derive(Debug, Clone, Args)]
+pub struct ReportArgs {
+    /// The record: a folder under results/, or a published data folder
+    pub record: PathBuf,
+    /// Folder to write the report into [default: print Markdown to standard output]
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
+    /// Write into docs/benchmark_results with the record beside it, once
+    #[arg(long, conflicts_with = "to")]
+    pub publish: bool,
+    /// Print the terminal table instead of Markdown
+    #[arg(long, conflicts_with_all = ["to", "publish"])]
+    pub table: bool,
+}
+
+/// `bench-run gate`.
+#[derive(Debug, Clone, Args)]
+pub struct GateArgs {
+    /// The record: a folder under results/
+    pub record: PathBuf,
+    /// Append a Markdown summary to this file (GITHUB_STEP_SUMMARY where it is set)
+    #[arg(long, value_name = "FILE")]
+    pub summary: Option<PathBuf>,
+    /// Print the verdicts as one JSON document on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Puts the word `run` where a file stands in place of a sub-command.
+#[must_use]
+pub fn with_default_command(arguments: Vec<OsString>) -> Vec<OsString> {
+    let names: Vec<String> = Arguments::command()
+        .get_subcommands()
+        .map(|command| command.get_name().to_owned())
+        .collect();
+    let first = arguments
+        .iter()
+        .skip(1)
+        .position(|word| !word.to_string_lossy().starts_with('-'));
+    let Some(place) = first.map(|index| index + 1) else {
+        return arguments;
+    };
+    let word = arguments[place].to_string_lossy().into_owned();
+    let is_file =
+        word.ends_with(".yaml") || word.ends_with(".yml") || PathBuf::from(&word).is_file();
+    if names.contains(&word) || word == "help" || !is_file {
+        return arguments;
+    }
+    let mut completed = arguments;
+    completed.insert(1, "run".into());
+    completed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_file_alone_is_run() {
+        assert_eq!(
+            with_default_command(words("bench-run a.yaml")),
+            words("bench-run run a.yaml")
+        );
+        assert_eq!(
+            with_default_command(words("bench-run --quiet a.yml")),
+            words("bench-run run --quiet a.yml")
+        );
+    }
+
+    #[test]
+    fn a_sub_command_is_left_alone() {
+        for line in [
+            "bench-run check a.yaml",
+            "bench-run --version",
+            "bench-run",
+            "bench-run help run",
+            "bench-run typo",
+        ] {
+            assert_eq!(with_default_command(words(line)), words(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

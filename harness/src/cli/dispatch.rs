@@ -1,0 +1,73 @@
+//! From arguments to an exit code: parses, runs one sub-command, prints its error once.
+#![expect(
+    clippy::print_stderr,
+    reason = "machine output goes to standard output, the one error line to standard error"
+)]
+
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use super::arguments::{Arguments, Command, with_default_command};
+use super::{check, failure, gate, guard, plan, report, run};
+use crate::exit_code;
+use crate::experiment::schema;
+
+/// Runs the program with `arguments`, the first being its own name.
+#[must_use]
+pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
+    let arguments = match Arguments::try_parse_from(with_default_command(arguments.collect())) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let code = if error.use_stderr() {
+                exit_code::USAGE
+            } else {
+                exit_code::OK
+            };
+            // Help that goes to a closed pipe is no fault.
+            let _ = error.print();
+            return code;
+        }
+    };
+    match dispatch(arguments.command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            failure::exit_code(&error)
+        }
+    }
+}
+
+fn dispatch(command: Command) -> anyhow::Result<i32> {
+    match command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
+        Command::Gate(arguments) => gate::run(&arguments),
+        Command::Guard(arguments) => Ok(guard::run(&arguments)),
+        Command::Schema => print(&schema::json_schema()),
+        Command::Completions { shell } => completions(shell),
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<i32> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "bench-run", &mut script);
+    print(&String::from_utf8_lossy(&script))
+}
+
+/// Writes machine output; a reader that went away (`| head`) is no fault.
+///
+/// # Errors
+/// Any other error of writing to standard output.
+pub fn print(text: &str) -> anyhow::Result<i32> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("cannot write to standard output"))
+        }
+        _ => Ok(exit_code::OK),
+    }
+}

@@ -1,0 +1,52 @@
+//! From an error to the exit code that tells scripts whose fault it was.
+
+use crate::exit_code;
+use crate::record::error::RecordError;
+use crate::session::error::SessionError;
+
+/// The exit code of an error that ended a sub-command.
+#[must_use]
+pub fn exit_code(error: &anyhow::Error) -> i32 {
+    for cause in error.chain() {
+        if let Some(error) = cause.downcast_ref::<SessionError>() {
+            return of_session(error);
+        }
+        if let Some(error) = cause.downcast_ref::<RecordError>() {
+            return of_record(error);
+        }
+        if cause.downcast_ref::<std::io::Error>().is_some() {
+            return exit_code::IO;
+        }
+    }
+    exit_code::INTERNAL
+}
+
+fn of_session(error: &SessionError) -> i32 {
+    match error {
+        SessionError::Experiment(_)
+        | SessionError::Identity(_)
+        | SessionError::Template(_)
+        | SessionError::Usage(_)
+        | SessionError::OutOfStep(_) => exit_code::USAGE,
+        SessionError::Pins(_)
+        | SessionError::Changed(_)
+        | SessionError::Source(_)
+        | SessionError::BaseBuild { .. }
+        | SessionError::Build { .. }
+        | SessionError::NothingToCompare(_) => exit_code::UNAVAILABLE,
+        SessionError::Record(error) => of_record(error),
+        SessionError::Guard(_) => exit_code::GUARD_GAVE_UP,
+        SessionError::Output { .. } => exit_code::IO,
+        SessionError::Interrupted { signal, .. } => 128 + signal,
+    }
+}
+
+fn of_record(error: &RecordError) -> i32 {
+    match error {
+        RecordError::Io { .. } | RecordError::Append { .. } | RecordError::Poisoned { .. } => {
+            exit_code::IO
+        }
+        RecordError::Unstorable { .. } => exit_code::INTERNAL,
+        _ => exit_code::USAGE,
+    }
+}

@@ -1,0 +1,74 @@
+//! `bench-run plan`: builds the arms and prints what would run, in which order.
+
+use std::fmt::Write as _;
+
+use super::arguments::PlanArgs;
+use super::dispatch::print;
+use super::progress::{Progress, planned_attempts};
+use super::setup::Setup;
+use crate::record::format::Plan;
+use crate::session::prepare;
+use crate::unit;
+
+/// Builds and prints.
+///
+/// # Errors
+/// Whatever keeps a run from being planned.
+pub fn run(arguments: &PlanArgs) -> anyhow::Result<i32> {
+    let mut progress = Progress::new(arguments.quiet);
+    let setup = Setup::new(&arguments.file)?;
+    let prepared = prepare::prepare(&setup.request(arguments.rounds, None), &mut progress)?;
+    progress.finish();
+    print(&describe(&prepared.plan))
+}
+
+/// The matrix and the order as text.
+#[must_use]
+pub fn describe(plan: &Plan) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "{}: {}\n",
+        plan.experiment.name, plan.experiment.question
+    );
+    for arm in &plan.arms {
+        let build = arm.build.and_then(|index| plan.builds.get(index));
+        let commit = build
+            .and_then(|build| build.commit.as_deref())
+            .unwrap_or("prebuilt");
+        let code = build.map_or("did not build", |build| {
+            &build.code_sha256[..build.code_sha256.len().min(16)]
+        });
+        let _ = writeln!(
+            out,
+            "  {:16} {commit:40}  code {code}  {}",
+            arm.name, arm.label
+        );
+    }
+    let experiment = &plan.experiment;
+    let _ = writeln!(
+        out,
+        "\n{} cells × {} rounds, gate {} %, α {}; {} attempts with priming, at most {} each",
+        plan.cells.len(),
+        experiment.rounds,
+        experiment.verdict.threshold_pct,
+        experiment.verdict.alpha,
+        planned_attempts(plan),
+        unit::duration(std::time::Duration::from_secs(experiment.timeout_secs).as_secs_f64()),
+    );
+    for (cell, rounds) in plan.cells.iter().zip(&plan.order) {
+        let _ = writeln!(out, "\n{}", cell.id);
+        for (number, slots) in rounds.iter().enumerate() {
+            let names: Vec<&str> = slots
+                .iter()
+                .map(|arm| plan.arms[*arm].name.as_str())
+                .collect();
+            let _ = writeln!(out, "  round {:>2}  {}", number + 1, names.join("  "));
+        }
+    }
+    for warning in &plan.warnings {
+        let _ = writeln!(out, "\nwarning: {warning}");
+    }
+    out
+}

@@ -1,0 +1,62 @@
+//! What `run` and `report` share: the table for a terminal, and where reports go.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use crate::analysis::model::Analysis;
+use crate::record::reader::Record;
+use crate::report::model::ReportModel;
+use crate::report::publish::{self, Destination};
+use crate::report::terminal;
+
+/// Columns of a table that is not written to a terminal.
+const PLAIN_WIDTH: u16 = 110;
+
+/// Where a project's reports lie.
+#[must_use]
+pub fn default_folder(root: &Path) -> PathBuf {
+    root.join("docs/benchmark_results")
+}
+
+/// The table for a terminal, coloured where standard output is one.
+#[must_use]
+pub fn table(record: &Record, analysis: &Analysis) -> String {
+    let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let width = comfy_table::Table::new().width().filter(|_| colours);
+    let model = ReportModel::new(record, analysis, "");
+    terminal::table(&model, width.unwrap_or(PLAIN_WIDTH), colours)
+}
+
+/// Writes a report into `folder`, with the record's rows beside it where asked for;
+/// returns the path of the Markdown file.
+///
+/// # Errors
+/// A record that must not be published, any error of writing.
+pub fn write(
+    record: &Record,
+    analysis: &Analysis,
+    folder: &Path,
+    with_record: bool,
+) -> anyhow::Result<PathBuf> {
+    let private = private_texts();
+    let to = Destination {
+        folder,
+        with_record,
+        private: &private,
+    };
+    Ok(publish::write(record, analysis, &to)?)
+}
+
+/// What no published file may hold: where this user's files lie.
+fn private_texts() -> Vec<String> {
+    let folders = [
+        std::env::current_dir().ok(),
+        std::env::var_os("HOME").map(PathBuf::from),
+    ];
+    let texts = folders
+        .into_iter()
+        .flatten()
+        .map(|path| path.to_string_lossy().into_owned());
+    // A folder such as `/` stands in every path and tells nothing.
+    texts.filter(|text| text.len() > 1).collect()
+}

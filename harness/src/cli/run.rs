@@ -1,0 +1,179 @@
+//! `bench-run run`: prepare, measure, decide, report.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::arguments::RunArgs;
+use super::progress::Progress;
+use super::report_files;
+use super::setup::Setup;
+use super::{dispatch, gate};
+use crate::analysis::from_record::analyse;
+use crate::analysis::model::Analysis;
+use crate::build::builder;
+use crate::execute::process::ProcessExecutor;
+use crate::execute::signal::{self, Interrupt};
+use crate::exit_code;
+use crate::guard::open::{self, Options};
+use crate::host;
+use crate::record::format::Host;
+use crate::record::reader::{self, Record};
+use crate::record::rounds::{self, Next};
+use crate::record::store::{self, RecordDir, SealedPlan};
+use crate::session::error::SessionError;
+use crate::session::observer::Observer as _;
+use crate::session::prepare::{self, Prepared};
+use crate::session::run::{self, Means};
+
+/// Runs the experiment to its end, or as far as a signal lets it.
+///
+/// # Errors
+/// Whatever keeps it from measuring; the record made so far stays and can be resumed.
+pub fn run(arguments: &RunArgs) -> anyhow::Result<i32> {
+    let setup = Setup::new(&arguments.file)?;
+    let mut progress = Progress::new(arguments.quiet);
+    let interrupt = signal::install()?;
+    let stop = stop_flag(interrupt);
+    let prepared = prepare::prepare(&setup.request(arguments.rounds, Some(&stop)), &mut progress)?;
+    for warning in &prepared.plan.warnings {
+        progress.warning(warning);
+    }
+    let host = host::info::describe(arguments.host.as_deref());
+    let results = arguments
+        .results
+        .clone()
+        .unwrap_or_else(|| setup.root.join("results"));
+    let started = start(prepared, &host, &results, arguments.fresh, &mut progress)?;
+    let record = measure(&started, arguments, interrupt, &mut progress)?;
+    progress.finish();
+    let analysis = analyse(&record.plan, &record.attempts).map_err(SessionError::OutOfStep)?;
+    tell(arguments, &setup.root, &record, &analysis)?;
+    Ok(if arguments.gate {
+        gate::exit_code_of(analysis.gate)
+    } else {
+        exit_code::OK
+    })
+}
+
+/// A sealed plan with its record, new or found again.
+struct Started {
+    sealed: SealedPlan,
+    directory: RecordDir,
+    workplace: crate::session::command::Workplace,
+}
+
+/// Finds the unfinished record of this very plan, else makes a new one.
+fn start(
+    prepared: Prepared,
+    host: &Host,
+    results: &Path,
+    fresh: bool,
+    progress: &mut Progress,
+) -> Result<Started, SessionError> {
+    let Prepared { plan, workplace } = prepared;
+    if !fresh {
+        let finished = |record: &Record| !matches!(rounds::next(&record.plan, &record.attempts), Ok(next) if next != Next::Done);
+        let found = store::find_resumable(results, &plan, &host.label, &finished)?;
+        for skipped in &found.skipped {
+            progress.warning(&format!(
+                "passed over while looking for an unfinished record: {skipped}"
+            ));
+        }
+        if let Some(record) = found.record {
+            for (build, dir) in record.plan.builds.iter().zip(&workplace.artifact_dirs) {
+                builder::unchanged(build, dir).map_err(SessionError::Changed)?;
+            }
+            let sealed = store::seal(record.plan)?;
+            return Ok(Started {
+                sealed,
+                directory: RecordDir::at(&record.dir),
+                workplace,
+            });
+        }
+    }
+    let date = plan
+        .sealed_at
+        .get(..10)
+        .unwrap_or(&plan.sealed_at)
+        .to_owned();
+    let sealed = store::seal(plan)?;
+    let directory = store::create(results, (&date, &host.label), &sealed, host)?;
+    Ok(Started {
+        sealed,
+        directory,
+        workplace,
+    })
+}
+
+/// Takes the guard and runs what is left of the plan.
+fn measure(
+    started: &Started,
+    arguments: &RunArgs,
+    interrupt: Interrupt,
+    progress: &mut Progress,
+) -> anyhow::Result<Record> {
+    let path = started.directory.path();
+    let attempts = reader::read(path)?.attempts;
+    let settings = &started.sealed.plan.experiment.guard;
+    let options = Options::from_env(
+        &format!("bench-run run {}", arguments.file.display()),
+        interrupt,
+    )
+    .map_err(SessionError::Guard)?;
+    let mut guard = open::open(settings, &options, &mut |line| progress.waiting(line))
+        .map_err(SessionError::Guard)?;
+    let mut executor = ProcessExecutor::new(interrupt)?;
+    let means = Means {
+        workplace: &started.workplace,
+        executor: &mut executor,
+        guard: guard.as_mut(),
+        interrupt,
+        observer: progress,
+    };
+    run::run(&started.sealed, &started.directory, attempts, means)?;
+    Ok(reader::read(path)?)
+}
+
+/// Prints the table and writes the report.
+fn tell(
+    arguments: &RunArgs,
+    root: &Path,
+    record: &Record,
+    analysis: &Analysis,
+) -> anyhow::Result<()> {
+    if !arguments.quiet {
+        dispatch::print(&report_files::table(record, analysis))?;
+    }
+    let mut lines = vec![format!(
+        "record  {}",
+        super::project::relative(&record.dir, root)
+    )];
+    if !arguments.no_report {
+        let folder = arguments
+            .reports
+            .clone()
+            .unwrap_or_else(|| report_files::default_folder(root));
+        let report = report_files::write(record, analysis, &folder, true)?;
+        lines.push(format!(
+            "report  {}",
+            super::project::relative(&report, root)
+        ));
+    }
+    if !arguments.quiet {
+        dispatch::print(&format!("{}\n", lines.join("\n")))?;
+    }
+    Ok(())
+}
+
+/// A flag that follows the signals, for code that cannot wait on them.
+fn stop_flag(interrupt: Interrupt) -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let shared = Arc::clone(&flag);
+    std::thread::spawn(move || {
+        while !interrupt.sleep(Duration::from_secs(3600)) {}
+        shared.store(true, Ordering::Relaxed);
+    });
+    flag
+}

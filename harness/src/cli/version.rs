@@ -1,0 +1,9 @@
+//! The version line of this program, which every plan carries.
+
+/// Version, commit and whether the tree had changes, such as `0.1.0 (a3176c7… dirty)`.
+pub const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (",
+    env!("BENCH_RUN_COMMIT"),
+    ")"
+);

@@ -1,0 +1,274 @@
+//! One attempt: start it, watch it, read what it printed, make its row.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
+
+use crate::execute::interface::{Ended, Executor, ProcessSpec};
+use crate::guard::interface::Guard;
+use crate::metric::expect;
+use crate::metric::extract::{self, Refusal};
+use crate::record::format::{Attempt, Outcome, SCHEMA, Usage};
+use crate::record::store::SealedPlan;
+
+use super::command::{self, Workplace};
+use super::environment::padding_bytes;
+use super::error::SessionError;
+
+/// Standard output and error of an attempt may grow to this; more is a fault of the
+/// command, and reading it would disturb the machine.
+const MAX_OUTPUT_BYTES: u64 = 64 << 20;
+
+/// Which attempt of the plan; round 0 is a priming attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Index into the plan's cells.
+    pub cell: usize,
+    /// Index into the plan's arms.
+    pub arm: usize,
+    /// 1-based round, 0 for priming.
+    pub round: u32,
+    /// 1-based try of the round.
+    pub round_try: u32,
+    /// 0-based position in the round.
+    pub slot: u32,
+}
+
+/// What runs attempts, and where.
+pub struct Bench<'a> {
+    /// The sealed plan.
+    pub sealed: &'a SealedPlan,
+    /// Where things lie.
+    pub workplace: &'a Workplace,
+    /// The record's folder.
+    pub record: &'a Path,
+    /// Starts processes.
+    pub executor: &'a mut dyn Executor,
+    /// Watches the machine.
+    pub guard: &'a mut dyn Guard,
+    /// The run's own clock.
+    pub started: Instant,
+}
+
+impl Bench<'_> {
+    /// Runs one attempt and makes its row; `earlier` are the rows on record.
+    ///
+    /// # Errors
+    /// Only faults of the harness's own side; whatever the command does is a row.
+    pub fn attempt(
+        &mut self,
+        place: Place,
+        waited: Duration,
+        earlier: &[Attempt],
+    ) -> Result<Attempt, SessionError> {
+        let plan = &self.sealed.plan;
+        let (cell, arm) = (&plan.cells[place.cell], &plan.arms[place.arm]);
+        let padding = padding_bytes(
+            plan.experiment.seed,
+            place.cell,
+            place.round,
+            place.round_try,
+            place.slot,
+        );
+        let ready = command::ready(plan, self.workplace, cell, arm, padding)?;
+        let files = self.output_files(&format!(
+            "{}-r{}t{}s{}-{}",
+            cell.id, place.round, place.round_try, place.slot, arm.name
+        ));
+        let spec = ProcessSpec {
+            argv: ready.argv,
+            env: ready.env,
+            directory: self.workplace.root.clone(),
+            timeout: Duration::from_secs(plan.experiment.timeout_secs),
+            stdout: files.0.clone(),
+            stderr: files.1.clone(),
+            max_output_bytes: MAX_OUTPUT_BYTES,
+        };
+        let mut row = self.empty_row(place, padding);
+        let (ended, guard) = self.watch(&spec)?;
+        row.guard = guard.summary;
+        row.guard.waited_seconds = waited.as_secs_f64();
+        row.output_files = [&files.0, &files.1]
+            .iter()
+            .map(|path| self.relative(path))
+            .collect();
+        self.judge(&mut row, place, &ended, &files.0, earlier);
+        if let (Some(who), Outcome::Ok) = (guard.rejected, &row.outcome) {
+            row.outcome = Outcome::Rejected { reason: who };
+        }
+        Ok(row)
+    }
+
+    /// Runs the process between the guard's two readings of the counters.
+    fn watch(
+        &mut self,
+        spec: &ProcessSpec,
+    ) -> Result<(Ended, crate::guard::interface::GuardVerdict), SessionError> {
+        let guard = std::cell::RefCell::new(&mut *self.guard);
+        guard.borrow_mut().begin();
+        let ended = self
+            .executor
+            .run(
+                spec,
+                &mut |group| guard.borrow_mut().measured_group(group),
+                &mut || guard.borrow_mut().sample(),
+            )
+            .map_err(|source| SessionError::Output {
+                path: spec.stdout.display().to_string(),
+                source,
+            })?;
+        let verdict = guard.borrow_mut().end();
+        Ok((ended, verdict))
+    }
+
+    /// Fills in what became of the attempt: expectations first, then metrics.
+    fn judge(
+        &self,
+        row: &mut Attempt,
+        place: Place,
+        ended: &Ended,
+        stdout: &Path,
+        earlier: &[Attempt],
+    ) {
+        let plan = &self.sealed.plan;
+        let (usage, outcome) = of_process(
+            ended,
+            plan.experiment.timeout_secs,
+            plan.experiment.expect.exit_status,
+        );
+        row.usage = usage;
+        row.outcome = outcome;
+        let (Some(usage), Outcome::Ok) = (usage, &row.outcome) else {
+            return;
+        };
+        let (cell, arm) = (&plan.cells[place.cell], &plan.arms[place.arm]);
+        let extracted = extract::extract(&plan.experiment, cell, &arm.requires, stdout, &usage);
+        row.fields = extracted.fields;
+        match extracted.metrics {
+            Ok(metrics) => row.metrics = metrics,
+            Err(Refusal::Failed(reason)) => row.outcome = Outcome::Failed { reason },
+            Err(Refusal::Invalid(reason)) => row.outcome = Outcome::Invalid { reason },
+        }
+        if row.outcome == Outcome::Ok
+            && let Some(reason) = differs(&plan.experiment.expect.same_across_arms, row, earlier)
+        {
+            row.outcome = Outcome::Invalid { reason };
+            row.metrics.clear();
+        }
+    }
+
+    fn empty_row(&self, place: Place, padding: u32) -> Attempt {
+        let plan = &self.sealed.plan;
+        let arm = &plan.arms[place.arm];
+        let build = arm.build.and_then(|index| plan.builds.get(index));
+        Attempt {
+            schema: SCHEMA,
+            plan: self.sealed.tag().to_owned(),
+            cell: plan.cells[place.cell].id.clone(),
+            arm: arm.name.clone(),
+            commit: build.and_then(|build| build.commit.clone()),
+            code_sha256: build
+                .map(|build| build.code_sha256.clone())
+                .unwrap_or_default(),
+            round: place.round,
+            round_try: place.round_try,
+            slot: place.slot,
+            started_at: now_milliseconds(),
+            session_seconds: self.started.elapsed().as_secs_f64(),
+            env_padding_bytes: padding,
+            outcome: Outcome::Ok,
+            metrics: IndexMap::new(),
+            fields: IndexMap::new(),
+            usage: None,
+            guard: crate::record::format::GuardSummary::default(),
+            output_files: Vec::new(),
+        }
+    }
+
+    /// Two free file names below `logs/`; an attempt that a kill cut short left its own.
+    fn output_files(&self, stem: &str) -> (PathBuf, PathBuf) {
+        let logs = self.record.join("logs");
+        let mut number = 1;
+        loop {
+            let name = if number == 1 {
+                stem.to_owned()
+            } else {
+                format!("{stem}-again{number}")
+            };
+            let (out, err) = (
+                logs.join(format!("{name}.out")),
+                logs.join(format!("{name}.err")),
+            );
+            if !out.exists() && !err.exists() {
+                return (out, err);
+            }
+            number += 1;
+        }
+    }
+
+    fn relative(&self, path: &Path) -> String {
+        path.strip_prefix(self.record)
+            .unwrap_or(path)
+            .to_string_lossy()
+            .into_owned()
+    }
+}
+
+/// The outcome as far as the process alone tells it.
+fn of_process(ended: &Ended, limit_seconds: u64, expected_status: i32) -> (Option<Usage>, Outcome) {
+    let failed = |reason: String| Outcome::Failed { reason };
+    match ended {
+        Ended::NotStarted(reason) => (None, failed(format!("did not start: {reason}"))),
+        Ended::TimedOut(usage) => (Some(*usage), Outcome::TimedOut { limit_seconds }),
+        Ended::Stopped(usage, who) => (
+            Some(*usage),
+            Outcome::Rejected {
+                reason: who.clone(),
+            },
+        ),
+        Ended::OutputTooLarge(usage, bytes) => (
+            Some(*usage),
+            failed(format!(
+                "printed {bytes} bytes, expected at most {MAX_OUTPUT_BYTES}"
+            )),
+        ),
+        Ended::Exited(usage) => (Some(*usage), of_exit(usage, expected_status)),
+    }
+}
+
+fn of_exit(usage: &Usage, expected_status: i32) -> Outcome {
+    let reason = match (usage.exit_status, usage.signal) {
+        (_, Some(signal)) => {
+            format!("ended by signal {signal}, expected exit status {expected_status}")
+        }
+        (Some(status), None) if status != expected_status => {
+            format!("exit status {status}, expected {expected_status}")
+        }
+        _ if usage.left_processes > 0 => format!(
+            "left {} processes running after its end, which would disturb the next attempt; they were killed",
+            usage.left_processes
+        ),
+        _ => return Outcome::Ok,
+    };
+    Outcome::Failed { reason }
+}
+
+/// What this row's fields have that another arm's for the same cell do not.
+fn differs(names: &[String], row: &Attempt, earlier: &[Attempt]) -> Option<String> {
+    let reference = earlier
+        .iter()
+        .find(|other| other.cell == row.cell && matches!(other.outcome, Outcome::Ok))?;
+    let pair = [
+        (reference.arm.as_str(), &reference.fields),
+        (row.arm.as_str(), &row.fields),
+    ];
+    expect::same_across_arms(names, &pair)
+        .first()
+        .map(ToString::to_string)
+}
+
+/// Now, RFC 3339 in UTC with milliseconds.
+fn now_milliseconds() -> String {
+    format!("{:.3}", jiff::Timestamp::now())
+}

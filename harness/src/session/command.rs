@@ -1,0 +1,85 @@
+//! The words and the environment of one attempt, from the plan and where things lie here.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use indexmap::IndexMap;
+
+use crate::experiment::matrix::Cell;
+use crate::experiment::template::{self, TemplateError};
+use crate::record::format::{Plan, PlannedArm};
+
+use super::environment::environment;
+
+/// What an attempt needs that no record may hold: where things lie on this machine.
+#[derive(Debug, Clone, Default)]
+pub struct Workplace {
+    /// Working directory of every attempt: the project's root.
+    pub root: PathBuf,
+    /// For each build of the plan, the folder that holds its copied artifacts.
+    pub artifact_dirs: Vec<PathBuf>,
+    /// The variables of the caller that the experiment passes through.
+    pub passed_env: Vec<(String, OsString)>,
+}
+
+/// A command line that is ready to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadyCommand {
+    /// Program and arguments.
+    pub argv: Vec<OsString>,
+    /// The whole environment.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+/// Fills the experiment's command for one cell and arm.
+///
+/// # Errors
+/// A placeholder that has no value; the loader has checked all of them before.
+pub fn ready(
+    plan: &Plan,
+    workplace: &Workplace,
+    cell: &Cell,
+    arm: &PlannedArm,
+    padding: u32,
+) -> Result<ReadyCommand, TemplateError> {
+    let vars = variables(plan, workplace, cell, arm);
+    let argv = template::fill(&plan.experiment.command, &vars)?;
+    let mut env = IndexMap::new();
+    for (name, value) in &arm.env {
+        env.insert(name.clone(), template::fill_value(value, &vars)?);
+    }
+    Ok(ReadyCommand {
+        argv: argv.into_iter().map(OsString::from).collect(),
+        env: environment(&workplace.passed_env, &env, padding),
+    })
+}
+
+/// The values of all placeholders for one cell and arm.
+fn variables(
+    plan: &Plan,
+    workplace: &Workplace,
+    cell: &Cell,
+    arm: &PlannedArm,
+) -> IndexMap<String, String> {
+    let mut vars: IndexMap<String, String> = cell
+        .values
+        .iter()
+        .map(|(name, value)| (name.clone(), value.to_string()))
+        .collect();
+    vars.insert("arm".into(), arm.name.clone());
+    let Some(index) = arm.build else { return vars };
+    let (Some(build), Some(dir)) = (plan.builds.get(index), workplace.artifact_dirs.get(index))
+    else {
+        return vars;
+    };
+    vars.insert("artifact_dir".into(), dir.to_string_lossy().into_owned());
+    for (number, artifact) in build.artifacts.iter().enumerate() {
+        let path = dir.join(&artifact.path).to_string_lossy().into_owned();
+        if number == 0 {
+            vars.insert("artifact".into(), path.clone());
+        }
+        let name = artifact.path.rsplit('/').next().unwrap_or(&artifact.path);
+        vars.insert(format!("artifact:{name}"), path);
+    }
+    vars
+}

@@ -1,0 +1,87 @@
+//! Why a run cannot go on. Each names what was expected and what was found.
+
+use std::io;
+
+use crate::build::error::BuildError;
+use crate::experiment::diagnostic::Diagnostics;
+use crate::experiment::template::TemplateError;
+use crate::guard::interface::GuardError;
+use crate::record::error::RecordError;
+use crate::record::rounds::OutOfStep;
+use crate::source::error::SourceError;
+
+use super::treatment::IdentityError;
+
+/// Why a run cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The experiment file is wrong: every error at once.
+    #[error(transparent)]
+    Experiment(#[from] Diagnostics),
+    /// One or more pins cannot be resolved.
+    #[error("{}", list(.0))]
+    Pins(Vec<String>),
+    /// A source cannot be reached or checked out.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The base did not build, so there is nothing to compare with.
+    #[error("the base arm `{arm}` did not build: {error}")]
+    BaseBuild {
+        /// Name of the base arm.
+        arm: String,
+        /// What the builder said.
+        error: Box<BuildError>,
+    },
+    /// An arm cannot be built for a reason that is not its own.
+    #[error("arm `{arm}`: {error}")]
+    Build {
+        /// Name of the arm.
+        arm: String,
+        /// What the builder said.
+        error: Box<BuildError>,
+    },
+    /// No arm but the base was built.
+    #[error("no arm beside the base was built:\n{0}")]
+    NothingToCompare(String),
+    /// Two arms are the same thing.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The command line cannot be filled.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// The record cannot be written or read.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The rows do not follow from the plan.
+    #[error("attempts.jsonl: {0}")]
+    OutOfStep(OutOfStep),
+    /// A program was changed after its plan was sealed.
+    #[error("cannot resume: {0}")]
+    Changed(String),
+    /// An option that cannot be used.
+    #[error("{0}")]
+    Usage(String),
+    /// The machine never became quiet.
+    #[error(transparent)]
+    Guard(#[from] GuardError),
+    /// The output file of an attempt cannot be created.
+    #[error("cannot create {path}: {source}")]
+    Output {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Ended by a signal; the record can be resumed.
+    #[error("interrupted by signal {signal}; the same command resumes after {done} attempts")]
+    Interrupted {
+        /// The signal.
+        signal: i32,
+        /// Attempts on record.
+        done: usize,
+    },
+}
+
+fn list(lines: &[String]) -> String {
+    lines.join("\n")
+}

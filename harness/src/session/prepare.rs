@@ -1,0 +1,306 @@
+//! From an experiment file to a plan: load, pin, build, compare, order.
+//!
+//! Everything that can be wrong is found here, cheapest first, before any time is spent
+//! on measuring.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use indexmap::IndexMap;
+
+use crate::build::builder::{self, BuildRequest, Built};
+use crate::build::error::BuildError;
+use crate::build::identity::link_difference;
+use crate::build::prebuilt;
+use crate::build::progress::BuildProgress;
+use crate::build::toolchain::Toolchain;
+use crate::experiment::load::{self, Loaded};
+use crate::experiment::matrix;
+use crate::experiment::model::{Arm, Experiment, Receipt, Submodules};
+use crate::plan::order;
+use crate::record::format::{Plan, PlannedArm, PlannedBuild, SCHEMA};
+use crate::source::cache_root::CacheRoot;
+
+use super::command::Workplace;
+use super::error::SessionError;
+use super::observer::Observer;
+use super::pins::{self, Origin, Pinned};
+use super::treatment::{self, BuiltArm};
+
+/// More rounds than this are a typing error: a week of minutes-long attempts.
+const MAX_ROUNDS: u32 = 10_000;
+
+/// What is to be prepared, and the surroundings it may read.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The experiment file.
+    pub file: &'a Path,
+    /// The project's root: relative repositories start here, attempts run here.
+    pub root: &'a Path,
+    /// The file as a reader types it.
+    pub experiment_path: &'a str,
+    /// The harness's own cache.
+    pub cache: &'a CacheRoot,
+    /// Reads a variable of the caller's environment.
+    pub variable: &'a dyn Fn(&str) -> Option<OsString>,
+    /// Version line of this program.
+    pub tool: &'a str,
+    /// Rounds instead of the file's.
+    pub rounds: Option<u32>,
+    /// Ends a build when it becomes true.
+    pub stop: Option<&'a AtomicBool>,
+}
+
+/// A plan that is ready to be sealed, and where its parts lie here.
+#[derive(Debug)]
+pub struct Prepared {
+    /// What will be run.
+    pub plan: Plan,
+    /// Where things lie on this machine.
+    pub workplace: Workplace,
+}
+
+/// Reads the file and resolves every pin; starts nothing.
+///
+/// # Errors
+/// Every fault of the file at once, or every pin that cannot be resolved.
+pub fn check(
+    request: &Request<'_>,
+    observer: &mut dyn Observer,
+) -> Result<(Loaded, Pinned), SessionError> {
+    let mut loaded = load::load(request.file)?;
+    for warning in &loaded.warnings {
+        observer.warning(&format!("{}: {warning}", request.experiment_path));
+    }
+    if let Some(rounds) = request.rounds {
+        if !(3..=MAX_ROUNDS).contains(&rounds) {
+            return Err(SessionError::Usage(format!(
+                "--rounds: expected 3 to {MAX_ROUNDS}, got {rounds}"
+            )));
+        }
+        loaded.experiment.rounds = rounds;
+    }
+    let pinned = pins::resolve(&loaded.experiment, request, observer)?;
+    Ok((loaded, pinned))
+}
+
+/// Builds every arm and makes the plan.
+///
+/// # Errors
+/// As [`check`]; a base that does not build; equal arms that should differ.
+pub fn prepare(
+    request: &Request<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Prepared, SessionError> {
+    let (loaded, pinned) = check(request, observer)?;
+    let experiment = loaded.experiment;
+    let toolchain = Toolchain::detect(request.variable);
+    let mut shop = Shop {
+        request,
+        experiment: &experiment,
+        toolchain: &toolchain,
+        builds: Vec::new(),
+        dirs: Vec::new(),
+        warnings: Vec::new(),
+    };
+    let mut built = Vec::new();
+    for ((name, arm), origin) in experiment.arms.iter().zip(&pinned.origins) {
+        built.push(shop.arm(name, arm, origin, &pinned, observer)?);
+    }
+    let Shop {
+        builds,
+        dirs,
+        mut warnings,
+        ..
+    } = shop;
+    let arrangement = treatment::arrange(&experiment, &built, &builds)?;
+    nothing_to_compare(&arrangement.arms)?;
+    warnings.extend(arrangement.warnings);
+    warnings.extend(link_modes(&arrangement.arms, &builds));
+    let cells = matrix::cells(&experiment);
+    let (order, balanced) = orders(&experiment, &arrangement.arms, cells.len());
+    let passed = experiment.pass_env.iter();
+    let passed_env = passed
+        .filter_map(|name| Some((name.clone(), (request.variable)(name)?)))
+        .collect();
+    let plan = Plan {
+        schema: SCHEMA,
+        tool: request.tool.to_owned(),
+        experiment_sha256: loaded.bytes_sha256,
+        experiment_path: request.experiment_path.to_owned(),
+        sealed_at: jiff::Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string(),
+        experiment,
+        builds,
+        arms: arrangement.arms,
+        cells,
+        order,
+        balanced,
+        toolchain: toolchain.versions,
+        warnings,
+    };
+    let workplace = Workplace {
+        root: request.root.to_owned(),
+        artifact_dirs: dirs,
+        passed_env,
+    };
+    Ok(Prepared { plan, workplace })
+}
+
+/// Builds arms one after the other; equal builds share an entry.
+struct Shop<'a> {
+    request: &'a Request<'a>,
+    experiment: &'a Experiment,
+    toolchain: &'a Toolchain,
+    builds: Vec<PlannedBuild>,
+    dirs: Vec<std::path::PathBuf>,
+    warnings: Vec<String>,
+}
+
+impl Shop<'_> {
+    fn arm(
+        &mut self,
+        name: &str,
+        arm: &Arm,
+        origin: &Origin,
+        pinned: &Pinned,
+        observer: &mut dyn Observer,
+    ) -> Result<BuiltArm, SessionError> {
+        match self.build(name, arm, origin, pinned, observer) {
+            Ok(built) => Ok(BuiltArm::Build(self.keep(name, built))),
+            Err(error) if name == self.experiment.base => Err(SessionError::BaseBuild {
+                arm: name.to_owned(),
+                error: Box::new(error),
+            }),
+            Err(error) if error.is_the_arms_own() => {
+                observer.warning(&format!("arm `{name}` is out: {error}"));
+                // The message names a log on this machine; the record keeps its end only.
+                Ok(BuiltArm::Failed(
+                    error.log_tail().unwrap_or_default().to_owned(),
+                ))
+            }
+            Err(error) => Err(SessionError::Build {
+                arm: name.to_owned(),
+                error: Box::new(error),
+            }),
+        }
+    }
+
+    fn build(
+        &self,
+        name: &str,
+        arm: &Arm,
+        origin: &Origin,
+        pinned: &Pinned,
+        observer: &mut dyn Observer,
+    ) -> Result<Built, BuildError> {
+        let mut run_env: IndexMap<String, String> = self.experiment.env.clone();
+        run_env.extend(arm.env.clone());
+        let recipe = self.experiment.build.as_ref();
+        let (mirror, pin) = match origin {
+            Origin::Binary(file) => {
+                let allow_script = recipe.is_some_and(|build| build.allow_script);
+                let mode = recipe.map_or(Receipt::Optional, |build| build.receipt);
+                return prebuilt::prebuilt(file, allow_script, mode, &run_env, self.toolchain);
+            }
+            Origin::Pin { mirror, pin } => (&pinned.mirrors[*mirror], pin),
+        };
+        let build = recipe.ok_or(BuildError::NoArtifacts)?;
+        let source = self.experiment.source.as_ref();
+        let request = BuildRequest {
+            cache: self.request.cache,
+            mirror,
+            pin,
+            submodules: source.map_or(Submodules::default(), |source| source.submodules),
+            build,
+            command: arm.build_command.as_deref().unwrap_or(&build.command),
+            run_env: &run_env,
+            toolchain: self.toolchain,
+            stop: self.request.stop,
+        };
+        builder::build(&request, &mut |step: BuildProgress| {
+            observer.preparing(name, &step.to_string())
+        })
+    }
+
+    /// The index of a build, an equal one being the same.
+    fn keep(&mut self, name: &str, built: Built) -> usize {
+        self.warnings.extend(
+            built
+                .warnings
+                .iter()
+                .map(|warning| format!("arm `{name}`: {warning}")),
+        );
+        if let Some(known) = self.builds.iter().position(|known| *known == built.planned) {
+            return known;
+        }
+        self.builds.push(built.planned);
+        self.dirs.push(built.directory);
+        self.builds.len() - 1
+    }
+}
+
+fn nothing_to_compare(arms: &[PlannedArm]) -> Result<(), SessionError> {
+    let built = arms.iter().filter(|arm| arm.build.is_some());
+    let mut treatments: Vec<usize> = built.map(|arm| arm.treatment).collect();
+    treatments.sort_unstable();
+    treatments.dedup();
+    let failures: Vec<String> = arms
+        .iter()
+        .filter_map(|arm| {
+            Some(format!(
+                "arm `{}` did not build:\n{}",
+                arm.name,
+                arm.build_failure.as_ref()?
+            ))
+        })
+        .collect();
+    if treatments.len() < 2 && !failures.is_empty() {
+        return Err(SessionError::NothingToCompare(failures.join("\n")));
+    }
+    Ok(())
+}
+
+/// Arms that are linked differently differ for a reason that no commit gave.
+fn link_modes(arms: &[PlannedArm], builds: &[PlannedBuild]) -> Option<String> {
+    let first = builds.first()?;
+    let others = builds.iter().enumerate().skip(1);
+    let (other, difference) = others
+        .into_iter()
+        .find_map(|(index, build)| Some((index, link_difference(first, build)?)))?;
+    let name = |index: usize| {
+        arms.iter()
+            .find(|arm| arm.build == Some(index))
+            .map_or("?", |arm| arm.name.as_str())
+    };
+    Some(format!(
+        "arms `{}` and `{}` are linked differently: {difference}; the difference measured may be \
+         the linker's",
+        name(0),
+        name(other),
+    ))
+}
+
+/// The order of every cell; arms that were not built have no slot.
+fn orders(
+    experiment: &Experiment,
+    arms: &[PlannedArm],
+    cells: usize,
+) -> (Vec<Vec<Vec<usize>>>, bool) {
+    let running: Vec<usize> = (0..arms.len())
+        .filter(|arm| arms[*arm].build.is_some())
+        .collect();
+    let mut all_balanced = true;
+    let order = (0..cells).map(|cell| {
+        let seed = order::cell_seed(experiment.seed, cell);
+        let (rounds, balanced) = order::order(running.len(), experiment.rounds as usize, seed);
+        all_balanced &= balanced;
+        rounds
+            .into_iter()
+            .map(|slots| slots.into_iter().map(|slot| running[slot]).collect())
+            .collect()
+    });
+    (order.collect(), all_balanced)
+}

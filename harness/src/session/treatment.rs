@@ -1,0 +1,299 @@
+//! From built arms to planned arms: treatments, identity, null arms. Pure.
+//!
+//! A treatment is a build plus an environment (docs/adr/0007). Equal code that the
+//! file did not ask for is most likely a stale build, the fault that published
+//! numbers have come from; it is refused before any time is spent.
+
+use indexmap::IndexMap;
+
+use crate::build::identity;
+use crate::experiment::model::{Arm, Experiment, Identical};
+use crate::experiment::nulls::null_arms;
+use crate::record::format::{PlannedArm, PlannedBuild};
+
+/// What became of building one arm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BuiltArm {
+    /// Index into the plan's builds.
+    Build(usize),
+    /// The end of the build's log.
+    Failed(String),
+}
+
+/// Two arms that cannot both be measured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// Different revisions, equal code.
+    #[error(
+        "arms `{first}` and `{second}` were built from different sources, but their code is equal \
+         (code hash {code}): a stale build, or a change that does not reach the artifact; \
+         expected different code, or `identical: as-null` in the experiment"
+    )]
+    EqualCode {
+        /// The earlier arm.
+        first: String,
+        /// The later arm.
+        second: String,
+        /// First digits of the code hash.
+        code: String,
+    },
+    /// The same build and environment under two names.
+    #[error(
+        "arms `{first}` and `{second}` have the same build and the same environment; \
+         expected them to differ, or `nulls: [{first}]` to repeat an arm"
+    )]
+    SameTreatment {
+        /// The earlier arm.
+        first: String,
+        /// The later arm.
+        second: String,
+    },
+}
+
+/// The planned arms and what a reader must know about them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arrangement {
+    /// Arms in the file's order, then null arms.
+    pub arms: Vec<PlannedArm>,
+    /// Such as an arm that turned out to be a null arm.
+    pub warnings: Vec<String>,
+}
+
+/// Numbers treatments, refuses or re-labels equal code, and appends the null arms.
+///
+/// `built` has one entry per arm of the experiment, in its order.
+///
+/// # Errors
+/// [`IdentityError`] when two arms are the same thing and the file does not say so.
+pub fn arrange(
+    experiment: &Experiment,
+    built: &[BuiltArm],
+    builds: &[PlannedBuild],
+) -> Result<Arrangement, IdentityError> {
+    let mut arms: Vec<PlannedArm> = Vec::new();
+    let mut warnings = Vec::new();
+    for ((name, arm), outcome) in experiment.arms.iter().zip(built) {
+        let mut planned = planned_arm(name, arm, &experiment.env, outcome);
+        let twin = arms
+            .iter()
+            .find(|earlier| same_code(earlier, &planned, builds));
+        if let Some(twin) = twin {
+            let same_env = twin.env == planned.env;
+            let same_build = twin.build == planned.build;
+            if experiment.identical == Identical::Refuse && (same_env || !same_build) {
+                return Err(refusal(twin, &planned, same_build, builds));
+            }
+            if same_env {
+                warnings.push(format!(
+                    "arm `{name}` has the code and the environment of `{}`: it is measured as a null arm",
+                    twin.name
+                ));
+                planned.null_of = Some(twin.null_of.clone().unwrap_or_else(|| twin.name.clone()));
+            }
+        }
+        planned.treatment = treatment_of(&arms, &planned, builds);
+        arms.push(planned);
+    }
+    append_nulls(experiment, &mut arms);
+    Ok(Arrangement { arms, warnings })
+}
+
+fn planned_arm(
+    name: &str,
+    arm: &Arm,
+    shared_env: &IndexMap<String, String>,
+    outcome: &BuiltArm,
+) -> PlannedArm {
+    let (build, build_failure) = match outcome {
+        BuiltArm::Build(index) => (Some(*index), None),
+        BuiltArm::Failed(log) => (None, Some(log.clone())),
+    };
+    let mut env = shared_env.clone();
+    env.extend(arm.env.clone());
+    PlannedArm {
+        name: name.to_owned(),
+        label: arm.label.clone().unwrap_or_else(|| name.to_owned()),
+        null_of: None,
+        build,
+        build_failure,
+        treatment: 0,
+        env,
+        requires: arm.requires.clone(),
+    }
+}
+
+fn code<'a>(arm: &PlannedArm, builds: &'a [PlannedBuild]) -> Option<&'a str> {
+    Some(builds.get(arm.build?)?.code_sha256.as_str())
+}
+
+fn same_code(first: &PlannedArm, second: &PlannedArm, builds: &[PlannedBuild]) -> bool {
+    let build = |arm: &PlannedArm| builds.get(arm.build?);
+    matches!((build(first), build(second)), (Some(one), Some(other)) if identity::same_code(one, other))
+}
+
+fn refusal(
+    first: &PlannedArm,
+    second: &PlannedArm,
+    same_build: bool,
+    builds: &[PlannedBuild],
+) -> IdentityError {
+    let (first_name, second_name) = (first.name.clone(), second.name.clone());
+    if same_build {
+        IdentityError::SameTreatment {
+            first: first_name,
+            second: second_name,
+        }
+    } else {
+        let code = code(first, builds)
+            .unwrap_or_default()
+            .chars()
+            .take(16)
+            .collect();
+        IdentityError::EqualCode {
+            first: first_name,
+            second: second_name,
+            code,
+        }
+    }
+}
+
+/// The number of the treatment that `arm` is a copy of, or the next free one.
+fn treatment_of(arms: &[PlannedArm], arm: &PlannedArm, builds: &[PlannedBuild]) -> usize {
+    arms.iter()
+        .find(|earlier| same_code(earlier, arm, builds) && earlier.env == arm.env)
+        .map_or_else(
+            || {
+                arms.iter()
+                    .map(|earlier| earlier.treatment + 1)
+                    .max()
+                    .unwrap_or(0)
+            },
+            |twin| twin.treatment,
+        )
+}
+
+fn append_nulls(experiment: &Experiment, arms: &mut Vec<PlannedArm>) {
+    for null in null_arms(experiment) {
+        let Some(repeated) = arms.iter().find(|arm| arm.name == null.of) else {
+            continue;
+        };
+        let label = format!("{} (null)", repeated.label);
+        arms.push(PlannedArm {
+            name: null.name,
+            label,
+            null_of: Some(null.of),
+            ..repeated.clone()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn experiment(nulls: &str, identical: &str) -> Experiment {
+        let text = format!(
+            "schema: 1\nname: t\nquestion: q\ncommand: x\nnulls: {nulls}\nidentical: {identical}\n\
+             metrics: {{ wall: {{ rusage: wall_seconds, better: lower }} }}\n\
+             arms:\n  base: {{ rev: a }}\n  main: {{ rev: b }}\n  sync: {{ rev: b, env: {{ S: '1' }} }}\n"
+        );
+        serde_yaml::from_str(&text).unwrap()
+    }
+
+    fn build(code: &str) -> PlannedBuild {
+        PlannedBuild {
+            commit: None,
+            dirty: false,
+            patch_sha256: None,
+            key: String::new(),
+            artifacts: Vec::new(),
+            code_sha256: code.into(),
+            receipt: None,
+        }
+    }
+
+    fn indices(list: &[usize]) -> Vec<BuiltArm> {
+        list.iter().map(|index| BuiltArm::Build(*index)).collect()
+    }
+
+    #[test]
+    fn an_environment_makes_a_treatment_of_its_own() {
+        let plan = arrange(
+            &experiment("[base]", "refuse"),
+            &indices(&[0, 1, 1]),
+            &[build("a"), build("b")],
+        )
+        .unwrap();
+        let names: Vec<&str> = plan.arms.iter().map(|arm| arm.name.as_str()).collect();
+        assert_eq!(names, ["base", "main", "sync", "base-null"]);
+        let treatments: Vec<usize> = plan.arms.iter().map(|arm| arm.treatment).collect();
+        assert_eq!(treatments, [0, 1, 2, 0]);
+        assert_eq!(plan.arms[3].null_of.as_deref(), Some("base"));
+    }
+
+    #[test]
+    fn equal_code_of_two_revisions_is_refused() {
+        let error = arrange(
+            &experiment("[base]", "refuse"),
+            &indices(&[0, 1, 1]),
+            &[build("a"), build("a")],
+        )
+        .unwrap_err();
+        assert!(matches!(error, IdentityError::EqualCode { .. }), "{error}");
+        assert!(error.to_string().contains("`base` and `main`"), "{error}");
+    }
+
+    #[test]
+    fn equal_code_becomes_a_null_arm_when_declared() {
+        let plan = arrange(
+            &experiment("[base]", "as-null"),
+            &indices(&[0, 1, 1]),
+            &[build("a"), build("a")],
+        )
+        .unwrap();
+        assert_eq!(plan.arms[1].null_of.as_deref(), Some("base"));
+        assert_eq!(plan.arms[1].treatment, plan.arms[0].treatment);
+        assert_ne!(plan.arms[2].treatment, plan.arms[0].treatment);
+        assert_eq!(plan.warnings.len(), 1);
+    }
+
+    #[test]
+    fn the_same_build_and_environment_twice_is_refused() {
+        let error = arrange(
+            &experiment("[base]", "refuse"),
+            &indices(&[0, 0, 1]),
+            &[build("a"), build("b")],
+        );
+        assert!(matches!(error, Err(IdentityError::SameTreatment { .. })));
+    }
+
+    #[test]
+    fn nulls_all_repeats_every_arm_and_names_stay_unique() {
+        let builds = [build("a"), build("b")];
+        let plan = arrange(&experiment("all", "refuse"), &indices(&[0, 1, 1]), &builds).unwrap();
+        assert_eq!(plan.arms.len(), 6);
+        let plan = arrange(
+            &experiment("[base, base]", "refuse"),
+            &indices(&[0, 1, 1]),
+            &builds,
+        )
+        .unwrap();
+        assert_eq!(plan.arms[4].name, "base-null-2");
+    }
+
+    #[test]
+    fn a_failed_build_keeps_its_arm_and_its_log() {
+        let built = [
+            BuiltArm::Build(0),
+            BuiltArm::Failed("no such header".into()),
+            BuiltArm::Failed("same".into()),
+        ];
+        let plan = arrange(&experiment("[base]", "refuse"), &built, &[build("a")]).unwrap();
+        assert_eq!(plan.arms[1].build, None);
+        assert_eq!(
+            plan.arms[1].build_failure.as_deref(),
+            Some("no such header")
+        );
+        assert_ne!(plan.arms[1].treatment, plan.arms[2].treatment);
+    }
+}

@@ -1,0 +1,226 @@
+//! What goes wrong in real sessions: one clear error, the right exit code, nothing lost.
+
+use std::fs;
+
+use crate::fixture::{Project, stderr, stdout};
+
+/// Commits a good base and a main with `extra`, runs it with `more` keys, and returns the
+/// gate's exit code with everything printed.
+fn outcome(extra: &str, more: &str) -> (Option<i32>, String) {
+    let project = Project::new();
+    let (base, main) = (
+        project.commit(1000),
+        project.commit_with(1000, "fast", extra),
+    );
+    project.experiment(&base, &main, more);
+    let output = project.bench_run(&["x.yaml", "--gate", "--no-report"]);
+    (output.status.code(), stdout(&output) + &stderr(&output))
+}
+
+#[test]
+fn an_unknown_key_names_the_line_and_the_nearest_key() {
+    let project = Project::new();
+    let base = project.commit(1000);
+    project.experiment(&base, &base, "roundz: 5\n");
+    let output = project.bench_run(&["check", "x.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = stderr(&output);
+    assert!(
+        text.contains("x.yaml:") && text.contains("roundz") && text.contains("rounds"),
+        "{text}"
+    );
+}
+
+#[test]
+fn every_unknown_revision_is_named_before_anything_is_built() {
+    let project = Project::new();
+    project.commit(1000);
+    project.experiment("nonsuch", "0123456789012345678901234567890123456789", "");
+    let file = project.root().join("x.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(
+        &file,
+        text.replace("rev: 0123", "rev: '0123")
+            .replace("6789 }", "6789' }"),
+    )
+    .unwrap();
+    let output = project.bench_run(&["run", "x.yaml"]);
+    assert_eq!(output.status.code(), Some(69), "{}", stderr(&output));
+    let text = stderr(&output);
+    assert!(
+        text.contains("arm `base`") && text.contains("nonsuch") && text.contains("arm `main`"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_missing_repository_and_an_unset_variable_say_so() {
+    for (repo, expected) in [
+        ("/no/such/repo", "/no/such/repo"),
+        ("${NO_SUCH_VARIABLE}", "NO_SUCH_VARIABLE"),
+    ] {
+        let project = Project::new();
+        let base = project.commit(1000);
+        let file = project.experiment(&base, "HEAD", "");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replace("repo: .", &format!("repo: '{repo}'"))).unwrap();
+        let output = project.bench_run(&["run", "x.yaml"]);
+        assert_eq!(output.status.code(), Some(69), "{}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn an_arm_that_does_not_build_is_out_with_its_log_and_the_others_go_on() {
+    let project = Project::new();
+    let base = project.commit(1000);
+    let good = project.commit(990);
+    fs::remove_file(project.root().join("prog.sh")).unwrap();
+    let broken = project.commit_all("no program");
+    let file = project.experiment(&base, &good, "");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(
+        &file,
+        text.replace("nulls:", &format!("  broken: {{ rev: {broken} }}\nnulls:")),
+    )
+    .unwrap();
+    let output = project.bench_run(&["x.yaml", "--gate"]);
+    let text = stdout(&output) + &stderr(&output);
+    assert_eq!(output.status.code(), Some(12), "{text}");
+    assert!(
+        text.contains("prog.sh"),
+        "the end of the build's log is shown: {text}"
+    );
+    let rows = project.rows(&project.records()[0]);
+    assert!(
+        rows.iter()
+            .filter(|row| row.contains("\"arm\":\"main\""))
+            .count()
+            >= 5,
+        "main was measured"
+    );
+    assert!(!rows.iter().any(|row| row.contains("\"arm\":\"broken\"")));
+}
+
+#[test]
+fn a_base_that_does_not_build_ends_the_run() {
+    let project = Project::new();
+    fs::write(project.root().join("x"), "").unwrap();
+    let broken = project.commit_all("no program");
+    let main = project.commit(1000);
+    project.experiment(&broken, &main, "");
+    let output = project.bench_run(&["run", "x.yaml"]);
+    assert_eq!(output.status.code(), Some(69), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("base arm `base` did not build"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn an_artifact_that_the_build_does_not_leave_is_named() {
+    let project = Project::new();
+    let (base, main) = (project.commit(1000), project.commit(990));
+    let file = project.experiment(&base, &main, "");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(
+        &file,
+        text.replace("artifacts: [out/prog]", "artifacts: [out/grop]"),
+    )
+    .unwrap();
+    let output = project.bench_run(&["run", "x.yaml"]);
+    assert_eq!(output.status.code(), Some(69), "{}", stderr(&output));
+    assert!(stderr(&output).contains("out/grop"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_crash_a_hang_and_garbage_are_outcomes_of_that_arm() {
+    for (extra, more, expected) in [
+        ("kill -SEGV $$", "", "signal 11"),
+        ("exit 3", "", "exit status 3"),
+        ("sleep 60", "timeout_secs: 1\nretries: 1\n", "1 s"),
+        ("echo nonsense; exit 0", "", "JSON"),
+        ("echo '{\"rate_tok_s\": NaN}'; exit 0", "", "JSON"),
+        ("echo '{\"rate_tok_s\": 1e999}'; exit 0", "", "rate_tok_s"),
+        ("sleep 30 & :", "", "left 1 process"),
+    ] {
+        let (code, text) = outcome(extra, more);
+        assert_eq!(code, Some(12), "{extra}: {text}");
+        assert!(
+            text.contains(expected),
+            "{extra}: no `{expected}` in {text}"
+        );
+    }
+}
+
+#[test]
+fn a_command_that_is_not_there_is_said_in_one_line() {
+    let project = Project::new();
+    let (base, main) = (project.commit(1000), project.commit(990));
+    let file = project.experiment(&base, &main, "");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(
+        &file,
+        text.replace(
+            "command: '{artifact}'",
+            "command: 'no-such-program {artifact}'",
+        ),
+    )
+    .unwrap();
+    let output = project.bench_run(&["x.yaml", "--gate", "--no-report"]);
+    let text = stdout(&output) + &stderr(&output);
+    assert_eq!(output.status.code(), Some(12), "{text}");
+    assert!(text.contains("no-such-program"), "{text}");
+}
+
+#[test]
+fn a_record_of_a_newer_schema_is_refused() {
+    let project = Project::new();
+    let (base, main) = (project.commit(1000), project.commit(990));
+    project.experiment(&base, &main, "");
+    assert!(
+        project
+            .bench_run(&["run", "x.yaml", "--quiet", "--no-report"])
+            .status
+            .success()
+    );
+    let record = project.records().remove(0);
+    let file = record.join("attempts.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replacen("\"schema\":1", "\"schema\":9", 1)).unwrap();
+    let output = project.bench_run(&["gate", record.to_str().unwrap()]);
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "never a gate's code: {}",
+        stderr(&output)
+    );
+    assert!(stderr(&output).contains("schema"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_full_disk_is_an_error_of_its_own_and_leaves_the_record_readable() {
+    let project = Project::new();
+    let (base, main) = (project.commit(1000), project.commit(990));
+    project.experiment(&base, &main, "");
+    assert!(project.bench_run(&["plan", "x.yaml"]).status.success());
+    // A limit on the size of files is what a full disk looks like to a program.
+    let program = env!("CARGO_BIN_EXE_bench-run");
+    let line = format!("ulimit -f 6; trap '' XFSZ; exec {program} run x.yaml --quiet --no-report");
+    let output = std::process::Command::new("bash")
+        .args(["-c", &line])
+        .current_dir(project.root())
+        .env("BENCH_RUN_CACHE", project.root().join("cache"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(74), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("attempts.jsonl"),
+        "{}",
+        stderr(&output)
+    );
+    let again = project.bench_run(&["run", "x.yaml", "--quiet", "--no-report"]);
+    assert!(again.status.success(), "{}", stderr(&again));
+    assert_eq!(project.records().len(), 1, "the same record goes on");
+}

@@ -1,0 +1,100 @@
+//! Killed at any moment and started again: the same rows as if nothing had happened.
+
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::fixture::{Project, stderr};
+
+fn project_with_experiment() -> Project {
+    let project = Project::new();
+    let (base, main) = (project.commit(1000), project.commit(970));
+    let more = "env: { NAP: '0.02' }\ncells: { matrix: { n: [1, 2] } }\nrounds: 4\n";
+    let file = project.experiment(&base, &main, more);
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(
+        &file,
+        text.replace("command: '{artifact}'", "command: '{artifact} {n}'"),
+    )
+    .unwrap();
+    // Built once beforehand, so that the kills hit the measuring.
+    assert!(project.bench_run(&["plan", "x.yaml"]).status.success());
+    project
+}
+
+#[test]
+fn a_run_that_is_killed_again_and_again_ends_with_the_same_rows() {
+    let project = project_with_experiment();
+    let whole = project.bench_run(&[
+        "run",
+        "x.yaml",
+        "--quiet",
+        "--no-report",
+        "--results",
+        "whole",
+    ]);
+    assert!(whole.status.success(), "{}", stderr(&whole));
+    let whole = fs::read_dir(project.root().join("whole"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let mut kills = 0;
+    for pause_ms in (150..).step_by(37) {
+        let mut child = project
+            .command(&["run", "x.yaml", "--quiet", "--no-report"])
+            .spawn()
+            .unwrap();
+        sleep(Duration::from_millis(pause_ms));
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kills += 1;
+    }
+    assert!(kills >= 2, "nothing was killed");
+    let records = project.records();
+    assert_eq!(records.len(), 1, "a resumed run makes no second record");
+    assert_eq!(project.rows(&records[0]), project.rows(&whole));
+}
+
+#[test]
+fn a_cut_last_line_is_dropped_and_measured_again() {
+    let project = project_with_experiment();
+    assert!(
+        project
+            .bench_run(&["run", "x.yaml", "--quiet", "--no-report"])
+            .status
+            .success()
+    );
+    let record = project.records().remove(0);
+    let before = project.rows(&record);
+    let file = record.join("attempts.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, &text[..text.len() - 40]).unwrap();
+    let again = project.bench_run(&["run", "x.yaml", "--no-report"]);
+    assert!(again.status.success(), "{}", stderr(&again));
+    assert_eq!(project.records().len(), 1);
+    assert_eq!(project.rows(&record), before);
+}
+
+#[test]
+fn a_signal_stops_the_run_cleanly_and_says_how_to_go_on() {
+    let project = project_with_experiment();
+    let child = project
+        .command(&["run", "x.yaml", "--quiet", "--no-report"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    sleep(Duration::from_millis(400));
+    let kill = std::process::Command::new("kill")
+        .args(["-s", "TERM", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(kill.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143), "{}", stderr(&output));
+    assert!(stderr(&output).contains("resumes"), "{}", stderr(&output));
+}
