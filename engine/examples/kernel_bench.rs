@@ -210,7 +210,7 @@ fn gates(kernels: &Kernels, probe: &Probe) -> Result<(), Box<dyn std::error::Err
         .map(|(gate, up)| gate.bytes() + up.bytes())
         .sum();
     let before = probe.measure(kernels);
-    let spread = measure(
+    let fused = measure(
         || {
             for (gate, up) in &layers {
                 gated_product(kernels, gate, up, Gate::GeluTanh, &x, &mut y);
@@ -218,9 +218,18 @@ fn gates(kernels: &Kernels, probe: &Probe) -> Result<(), Box<dyn std::error::Err
         },
         1,
     );
+    let apart = measure(
+        || {
+            for matrix in layers.iter().flat_map(|(gate, up)| [gate, up]) {
+                product(kernels, matrix, &x, &mut y);
+            }
+        },
+        1,
+    );
     println!(
-        "gated 40 × 2 × 4096 × 1024 4-bit: {}; probe {}",
-        spread.rate(bytes as f64, "GB/s"),
+        "40 × 2 × 4096 × 1024 4-bit: gated {}, one after the other {}; probe {}",
+        fused.rate(bytes as f64, "GB/s"),
+        apart.rate(bytes as f64, "GB/s"),
         before.rate(PROBE_BYTES as f64, "GB/s")
     );
     Ok(())

@@ -56,6 +56,9 @@ pub fn gated_product(
     });
 }
 
+/// Blocks of gate rows, and then of up rows, that are read in one go.
+const RUN_BLOCKS: usize = 32;
+
 struct Pair<'a> {
     gate: &'a Operands<'a>,
     up: &'a Operands<'a>,
@@ -83,9 +86,12 @@ unsafe fn gated_kernel<L: Lanes, const R: usize, const T: usize>(
     y: *mut f32,
 ) {
     let (rows, tokens) = (pair.gate.rows(), pair.gate.tokens());
-    // SAFETY: blocks and tokens stay within the operands; `write` writes only
-    // rows that exist.
+    // SAFETY: blocks and tokens stay within the operands; `combine` writes
+    // only rows that exist.
     unsafe {
+        if tokens == 1 {
+            return gated_vector::<L>(pair, first, end, y);
+        }
         let mut block = first;
         while block < end {
             let step = if block + R <= end { R } else { 1 };
@@ -94,16 +100,7 @@ unsafe fn gated_kernel<L: Lanes, const R: usize, const T: usize>(
                 let (mut gates, mut ups) = ([[[0.0; LANES]; R]; T], [[[0.0; LANES]; R]; T]);
                 let (g, u) = (gates.as_mut_ptr().cast(), ups.as_mut_ptr().cast());
                 let width = R * LANES;
-                let taken = if tokens == 1 {
-                    for r in 0..step {
-                        L::store(
-                            gates[0][r].as_mut_ptr(),
-                            row_block::<L>(pair.gate, block + r),
-                        );
-                        L::store(ups[0][r].as_mut_ptr(), row_block::<L>(pair.up, block + r));
-                    }
-                    1
-                } else if token + T <= tokens && step == R {
+                let taken = if token + T <= tokens && step == R {
                     tile::<L, R, T>(pair.gate, block, token, g, width);
                     tile::<L, R, T>(pair.up, block, token, u, width);
                     T
@@ -126,6 +123,34 @@ unsafe fn gated_kernel<L: Lanes, const R: usize, const T: usize>(
                 token += taken;
             }
             block += step;
+        }
+    }
+}
+
+/// The only token: a run of gate rows, then the same rows of up, because two
+/// streams read in turns come slower than one (27 against 32 GB/s).
+///
+/// # Safety
+/// As for [`gated_kernel`].
+#[inline(always)]
+unsafe fn gated_vector<L: Lanes>(pair: &Pair<'_>, first: usize, end: usize, y: *mut f32) {
+    let rows = pair.gate.rows();
+    let mut gates = [[0.0; LANES]; RUN_BLOCKS];
+    let mut ups = gates;
+    for start in (first..end).step_by(RUN_BLOCKS) {
+        let count = RUN_BLOCKS.min(end - start);
+        // SAFETY: the blocks exist; only rows that exist are written.
+        unsafe {
+            for (operands, out) in [(pair.gate, &mut gates), (pair.up, &mut ups)] {
+                for (index, out) in out[..count].iter_mut().enumerate() {
+                    L::store(out.as_mut_ptr(), row_block::<L>(operands, start + index));
+                }
+            }
+            for index in 0..count {
+                let row = (start + index) * BLOCK_ROWS;
+                let (g, u) = (gates[index].as_ptr(), ups[index].as_ptr());
+                combine::<L>(pair.function, g, u, y.add(row), BLOCK_ROWS.min(rows - row));
+            }
         }
     }
 }

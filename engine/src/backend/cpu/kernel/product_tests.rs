@@ -301,10 +301,10 @@ fn results_do_not_depend_on_the_number_of_threads() {
 
 #[test]
 fn the_fused_gate_equals_two_products_and_an_elementwise_gate() {
-    for kernels in every_isa(2) {
-        for tokens in [1, 2, 7, 13] {
+    for kernels in every_isa(1) {
+        // 270 blocks are several runs of one token's task.
+        for (tokens, rows) in [(1, 16 * 270 + 9), (1, 3), (2, 105), (7, 105), (13, 105)] {
             for function in [Gate::GeluTanh, Gate::Silu] {
-                let rows = 16 * 6 + 9;
                 let gate = Packed::new(rows, 128, 4, 64, FloatKind::Bf16);
                 let up = Packed::new(rows, 128, 8, 64, FloatKind::F16);
                 let gate = QuantisedMatrix::repack(&kernels, &[gate.source()]).unwrap();
