@@ -281,7 +281,7 @@ fn rms(a: &[f32], b: &[f32]) -> f32 {
 }
 
 /// Int8 noise of two layers; a wrong row, group or bias is at least ten times as far.
-const FAST_RMS: f32 = 0.05;
+const FAST_RMS: f32 = 0.035;
 
 fn assert_fast_is_near(tiny: &Tiny) {
     let far = rms(

@@ -116,7 +116,7 @@ impl Packed {
                         .zip(codes)
                         .map(|(&w, &x)| i32::from(w) * x)
                         .sum();
-                    let sum = lane_order_sum(&x[group * self.group..(group + 1) * self.group]);
+                    let sum = x_scale * codes.iter().sum::<i32>() as f32;
                     y = self.scales[row * groups + group].mul_add(dot as f32 * x_scale, y);
                     y = self.biases[row * groups + group].mul_add(sum, y);
                 }
@@ -141,20 +141,6 @@ impl Packed {
             })
             .collect()
     }
-}
-
-/// Σ in the kernels' order: 16 running sums, then halves.
-fn lane_order_sum(x: &[f32]) -> f32 {
-    let mut lanes = [0.0f32; 16];
-    for (index, x) in x.iter().enumerate() {
-        lanes[index % 16] += x;
-    }
-    for half in [8, 4, 2, 1] {
-        for lane in 0..half {
-            lanes[lane] += lanes[lane + half];
-        }
-    }
-    lanes[0]
 }
 
 const KINDS: [FloatKind; 3] = [FloatKind::Bf16, FloatKind::F16, FloatKind::F32];
