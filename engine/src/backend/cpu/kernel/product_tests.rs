@@ -108,8 +108,7 @@ impl Packed {
         (0..self.rows)
             .map(|row| {
                 let mut y = 0.0f32;
-                for group in 0..groups {
-                    let (x_scale, codes) = &quantised[group];
+                for (group, (x_scale, codes)) in quantised.iter().enumerate() {
                     let at = row * self.columns + group * self.group;
                     let dot: i32 = self.codes[at..at + self.group]
                         .iter()
