@@ -8,9 +8,11 @@
 //! - [`decode_attention`] and [`prefill_attention`] over a KV cache;
 //! - the functions of [`elementwise`].
 //!
-//! All results are the same bits for any number of threads, any instruction
-//! set, and however many tokens are computed together. Sizes that do not fit
-//! are a mistake of the calling code, and panic.
+//! All results are the same bits for any number of threads and any instruction
+//! set. Products and elementwise functions also do not depend on how many
+//! tokens are computed together; attention does, in the last bits, because a
+//! token alone and a chunk add in different orders. Sizes that do not fit are
+//! a mistake of the calling code, and panic.
 
 mod activation;
 mod attention;

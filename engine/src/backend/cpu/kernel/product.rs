@@ -1,7 +1,7 @@
 //! Quantised weights times int8 activations: y = W·x for one token or many.
 //!
 //! One token reads every weight once, so it runs at the speed of memory: a
-//! worker streams its blocks of rows, and high nibbles are not even shifted.
+//! thread streams its blocks of rows, and high nibbles are not even shifted.
 //! Many tokens reuse each unpacked vector of codes: a register tile of row
 //! blocks × tokens, tile after tile over the tokens while the blocks stay in
 //! the cache. Both add in the same order, group after group, so a token's
