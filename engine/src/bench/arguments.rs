@@ -17,7 +17,7 @@ const MOST_TOKENS: i64 = 1 << 24;
 #[derive(Debug, Clone, Parser)]
 #[command(name = PROGRAM, disable_version_flag = true)]
 pub struct Arguments {
-    /// MLX model folder, or synthetic:<name> (random weights in a real model's shapes)
+    /// MLX model folder, or synthetic:NAME (random weights in a real model's shapes)
     #[arg(short, long, value_name = "DIR", required_unless_present = "version")]
     pub model: Option<String>,
 
