@@ -161,15 +161,17 @@ fn a_short_run_does_not_wrap_the_window() {
 #[test]
 fn the_same_call_gives_the_same_tokens_logits_and_memory() {
     let (one, two) = (json(SMALL), json(SMALL));
-    for field in [
-        "token_sha256",
-        "logits_sha256",
-        "model_hash",
-        "active_bytes",
-    ] {
+    for field in ["token_sha256", "logits_sha256", "model_hash"] {
         assert_eq!(one[field], two[field], "{field}");
     }
+    // Messages to and from the device's thread may be under way when the account is read.
+    let active = |report: &Value| report["active_bytes"].as_u64().unwrap();
+    let difference = active(&one).abs_diff(active(&two));
+    assert!(difference < MESSAGE_BYTES, "{difference} bytes");
 }
+
+/// More than the messages of a few steps take, less than any buffer of the model.
+const MESSAGE_BYTES: u64 = 2048;
 
 #[test]
 fn thread_count_and_chunk_size_do_not_change_greedy_tokens() {
