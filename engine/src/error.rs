@@ -60,6 +60,18 @@ pub enum LoadError {
         /// The folder.
         dir: PathBuf,
     },
+    /// The index names a shard that is not in the folder.
+    #[error(
+        "{}: shard {} is missing: was the download interrupted?",
+        index.display(),
+        shard.display()
+    )]
+    MissingShard {
+        /// The index.
+        index: PathBuf,
+        /// The shard.
+        shard: PathBuf,
+    },
     /// Two shards hold a tensor of the same name.
     #[error("tensor `{tensor}` is both in {} and in {}", first.display(), second.display())]
     DuplicateTensor {

@@ -23,6 +23,8 @@ pub mod check;
 
 pub mod bench;
 
+pub mod inspect;
+
 pub mod cli;
 
 pub use backend::interface::{Arithmetic, BackendChoice, KernelReport};

@@ -25,6 +25,7 @@ struct Arguments {
 enum Command {
     Synth(cli::synth::Arguments),
     Check(cli::check::Arguments),
+    Inspect(cli::inspect::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +40,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     match &arguments.command {
         Some(Command::Synth(arguments)) => cli::synth::run(arguments),
         Some(Command::Check(arguments)) => cli::check::run(arguments),
+        Some(Command::Inspect(arguments)) => cli::inspect::run(arguments),
         None => Arguments::command()
             .error(
                 clap::error::ErrorKind::MissingSubcommand,

@@ -5,6 +5,7 @@
 pub mod bench_decode;
 pub mod check;
 pub mod exit_code;
+pub mod inspect;
 pub mod model_argument;
 pub mod progress;
 pub mod synth;

@@ -1,8 +1,10 @@
 //! Weights: where a model's tensors come from; nothing about what they mean.
 //!
-//! * [`safetensors`] one checked, mapped file; [`store`] all shards of a folder.
+//! * [`safetensors`] one checked, mapped file; [`index`] which shards a folder has; [`store`] all
+//!   of them behind one name space.
 //! * [`synthetic`] seeded random models in the shapes of real ones.
 
+pub mod index;
 pub mod safetensors;
 pub mod store;
 pub mod synthetic;
