@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use half::f16;
 
 use super::linear::{FastGated, FastLinear, Scratch, sized};
-use super::storage::FastCache;
+use super::storage::{FastCache, FastSequence};
 use crate::backend::cpu::kernel::elementwise::{add_to, rms_norm, rms_norm_in_place, rope};
 use crate::backend::cpu::kernel::{
     AttentionShape, DecodeScratch, Gate, Kernels, KvSegment, PrefillQueries, decode_attention,
@@ -33,7 +33,7 @@ pub(super) struct Weights {
 /// Weights, caches and the buffers of the step that is running.
 pub(super) struct FastMode {
     weights: Weights,
-    sequences: HashMap<SequenceId, Vec<FastCache>>,
+    sequences: HashMap<SequenceId, FastSequence>,
     run: Run,
     buffers: Buffers,
 }
@@ -48,7 +48,7 @@ struct Run {
     plans: Vec<CachePlan>,
     head: Option<(HeadRequest, Sampling)>,
     capture_hidden: bool,
-    caches: Vec<FastCache>,
+    caches: FastSequence,
     /// Cosines and sines of the step's positions, by rotation table.
     angles: HashMap<RopeId, (Vec<f32>, Vec<f32>)>,
     output: StepOutput,
@@ -200,8 +200,8 @@ impl Stages for FastMode {
         }
 
         let plan = &run.plans[stage.cache_kind];
-        let cache = &mut run.caches[stage.layer];
-        cache.prepare(plan);
+        let cache = &mut run.caches.layers[stage.layer];
+        cache.prepare(plan, &run.caches.arena);
         let (slots, slot) = (cache.slots(), plan.first_slot);
         let shape = kernel_shape(stage.shape, 1.0);
         let (k, v) = (&qkv[q_len..], &qkv[q_len + kv_len..]);
@@ -258,7 +258,7 @@ impl Stages for FastMode {
             return Ok(());
         }
         let plan = &run.plans[stage.cache_kind];
-        let view = run.caches[stage.layer].view();
+        let view = run.caches.layers[stage.layer].view();
         let out = sized(&mut buffers.inner, rows * q_len);
         match plan.view {
             KeyView::All => {
@@ -380,8 +380,11 @@ impl Stages for FastMode {
 
 impl Mode for FastMode {
     fn create_sequence(&mut self, id: SequenceId, layers: &[LayerCacheShape]) {
-        let caches = layers.iter().map(|shape| FastCache::new(*shape)).collect();
-        self.sequences.insert(id, caches);
+        let sequence = FastSequence {
+            layers: layers.iter().map(|shape| FastCache::new(*shape)).collect(),
+            ..FastSequence::default()
+        };
+        self.sequences.insert(id, sequence);
     }
 
     fn drop_sequence(&mut self, id: SequenceId) {
@@ -418,7 +421,11 @@ impl Mode for FastMode {
         let weights = &self.weights;
         let gated = weights.gated.iter().flat_map(FastGated::matrices);
         let matrices = weights.linears.iter().chain(gated).map(FastLinear::bytes);
-        let caches = self.sequences.values().flatten().map(FastCache::bytes);
+        let layers = self
+            .sequences
+            .values()
+            .flat_map(|sequence| &sequence.layers);
+        let caches = layers.map(FastCache::bytes);
         let buffers = &self.buffers;
         let floats = [
             &buffers.x,

@@ -1,10 +1,22 @@
-//! Keys and values of one layer as the attention kernels read them: `[kv_head][slot][head_dim]`.
+//! Keys and values as the attention kernels read them: `[kv_head][slot][head_dim]`, a layer.
+//!
+//! A sequence's buffers are cut from an arena of its own: most are smaller than a huge page, and on
+//! ordinary pages attention at depth waits for page tables.
 
 use half::f16;
 
-use crate::backend::cpu::kernel::{AlignedBuffer, KvView};
+use crate::backend::cpu::kernel::{AlignedBuffer, Arena, KvView};
 use crate::backend::interface::LayerCacheShape;
 use crate::kv_cache::{CachePlan, Compaction};
+
+/// The caches of one sequence.
+#[derive(Debug, Default)]
+pub(super) struct FastSequence {
+    /// Where their buffers are cut from.
+    pub(super) arena: Arena,
+    /// One a layer.
+    pub(super) layers: Vec<FastCache>,
+}
 
 /// Two buffers of equal shape.
 #[derive(Debug)]
@@ -43,7 +55,7 @@ impl FastCache {
     }
 
     /// Compacts and makes room, so that `plan`'s rows can be written.
-    pub(super) fn prepare(&mut self, plan: &CachePlan) {
+    pub(super) fn prepare(&mut self, plan: &CachePlan, arena: &Arena) {
         if let Some(compaction) = plan.compact {
             self.compact(compaction);
         }
@@ -52,8 +64,8 @@ impl FastCache {
             // much again keeps the moves few.
             let slots = plan.capacity_rows.max(self.slots + self.slots / 2);
             let rows = plan.first_slot;
-            self.k = grown(&self.k, self.shape, (self.slots, slots), rows);
-            self.v = grown(&self.v, self.shape, (self.slots, slots), rows);
+            self.k = grown(arena, &self.k, self.shape, (self.slots, slots), rows);
+            self.v = grown(arena, &self.v, self.shape, (self.slots, slots), rows);
             self.slots = slots;
         }
     }
@@ -82,13 +94,14 @@ impl FastCache {
 
 /// A larger buffer with the first `rows` slots of each head.
 fn grown(
+    arena: &Arena,
     old: &AlignedBuffer<f16>,
     shape: LayerCacheShape,
     (old_slots, slots): (usize, usize),
     rows: usize,
 ) -> AlignedBuffer<f16> {
     let dim = shape.head_dim;
-    let mut new = AlignedBuffer::zeroed(shape.kv_heads * slots * dim);
+    let mut new = arena.zeroed(shape.kv_heads * slots * dim);
     let kept = rows.min(old_slots) * dim;
     if kept > 0 {
         let heads = new.chunks_exact_mut(slots * dim);
