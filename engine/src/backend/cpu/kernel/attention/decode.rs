@@ -27,6 +27,10 @@ use super::interface::{AttentionShape, KvElement, KvView, load};
 const BLOCK_SLOTS: usize = 64;
 /// Slots whose scores are computed together.
 const QUAD: usize = 4;
+/// Slots that keys are asked for ahead of their use: the time of a trip to memory.
+const KEYS_AHEAD: usize = 8;
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
 /// A part has at least this many slots: some microseconds of work.
 const PART_SLOTS: usize = 64;
 /// More parts than this only add combining.
@@ -149,6 +153,12 @@ unsafe fn attend_kernel<L: Lanes, T: KvElement>(part: &Part<'_, T>, to: &mut [f3
     }
     // SAFETY: heads and slots stay within the part.
     unsafe {
+        for slot in 0..KEYS_AHEAD.min(slots) {
+            ask::<L, T>(
+                part.keys.as_ptr().wrapping_add(slot * part.head_dim),
+                part.head_dim,
+            );
+        }
         let mut start = 0;
         while start < slots {
             let count = BLOCK_SLOTS.min(slots - start);
@@ -253,6 +263,15 @@ unsafe fn scores<L: Lanes, T: KvElement, const H: usize>(
             let mut sums = [L::splat(0.0); LANES];
             let row = |slot: usize| block.keys.add(slot.min(block.count - 1) * part.head_dim);
             let rows = [row(first), row(first + 1), row(first + 2), row(first + 3)];
+            // The step before has pushed the cache out with weights, and rows are too short for the
+            // processor to guess. Values are asked for with the keys of the same slots: they are
+            // needed once the block is scored.
+            for slot in first..first + QUAD {
+                let ahead = (slot + KEYS_AHEAD) * part.head_dim;
+                ask::<L, T>(block.keys.wrapping_add(ahead), part.head_dim);
+                let at = slot.min(block.count - 1) * part.head_dim;
+                ask::<L, T>(block.values.wrapping_add(at), part.head_dim);
+            }
             for column in (0..part.head_dim).step_by(LANES) {
                 let k = [
                     load::<L, T>(rows[0].add(column)),
@@ -276,6 +295,18 @@ unsafe fn scores<L: Lanes, T: KvElement, const H: usize>(
                 out[h][first..first + QUAD].copy_from_slice(&all[h * QUAD..(h + 1) * QUAD]);
             }
         }
+    }
+}
+
+/// Asks for a row's cache lines; it may lie beyond the buffer.
+///
+/// # Safety
+/// Those of [`Lanes`].
+#[inline(always)]
+unsafe fn ask<L: Lanes, T>(row: *const T, head_dim: usize) {
+    for byte in (0..head_dim * size_of::<T>()).step_by(LINE_BYTES) {
+        // SAFETY: the instruction set is the caller's; nothing is read.
+        unsafe { L::prefetch(row.cast::<u8>().wrapping_add(byte)) };
     }
 }
 

@@ -106,6 +106,10 @@ unsafe impl Lanes for Avx2 {
         _mm256_storeu_ps(to.add(8), value.1);
     }
     #[inline(always)]
+    unsafe fn prefetch(at: *const u8) {
+        _mm_prefetch::<_MM_HINT_T1>(at.cast());
+    }
+    #[inline(always)]
     unsafe fn store_f16(to: *mut u16, value: Self::F) {
         const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
         _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<NEAREST>(value.0));

@@ -60,6 +60,10 @@ unsafe impl Lanes for Avx512 {
         _mm512_storeu_ps(to, value);
     }
     #[inline(always)]
+    unsafe fn prefetch(at: *const u8) {
+        _mm_prefetch::<_MM_HINT_T1>(at.cast());
+    }
+    #[inline(always)]
     unsafe fn store_f16(to: *mut u16, value: Self::F) {
         let half = _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(value);
         _mm256_storeu_si256(to.cast(), half);

@@ -93,4 +93,13 @@ pub(in super::super) unsafe trait Lanes: Copy + 'static {
     ) -> (Self::I, Self::I);
     /// The total of the sums of [`Lanes::dot_packed`].
     unsafe fn join(sums: (Self::I, Self::I)) -> Self::I;
+
+    /// Asks for the cache line at `at`, which need not be ours to read: nothing is read.
+    ///
+    /// Into the second-level cache: asked for the first level, lines arrive no faster than its
+    /// dozen miss buffers let them, and a block of values alone would fill it.
+    #[inline(always)]
+    unsafe fn prefetch(at: *const u8) {
+        let _ = at;
+    }
 }
