@@ -1,6 +1,7 @@
 //! From an error to the exit code that tells scripts whose fault it was.
 
 use crate::exit_code;
+use crate::guard::interface::GuardError;
 use crate::record::error::RecordError;
 use crate::session::error::SessionError;
 
@@ -35,9 +36,17 @@ fn of_session(error: &SessionError) -> i32 {
         | SessionError::Build { .. }
         | SessionError::NothingToCompare(_) => exit_code::UNAVAILABLE,
         SessionError::Record(error) => of_record(error),
-        SessionError::Guard(_) => exit_code::GUARD_GAVE_UP,
+        SessionError::Guard(error) => of_guard(error),
         SessionError::Output { .. } => exit_code::IO,
         SessionError::Interrupted { signal, .. } => 128 + signal,
+    }
+}
+
+fn of_guard(error: &GuardError) -> i32 {
+    match error {
+        GuardError::LockHeld { .. } | GuardError::NeverIdle { .. } => exit_code::GUARD_GAVE_UP,
+        GuardError::Interrupted { signal } => 128 + signal,
+        GuardError::Unavailable { .. } => exit_code::UNAVAILABLE,
     }
 }
 

@@ -398,7 +398,7 @@ fn default_build_timeout_secs() -> u64 {
     3600
 }
 fn default_retries() -> u32 {
-    2
+    5
 }
 fn default_idle_secs() -> u64 {
     3

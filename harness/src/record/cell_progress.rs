@@ -47,6 +47,10 @@ pub(super) struct CellProgress<'a> {
     stopped: Option<String>,
 }
 
+/// An arm that failed undisturbed this often in one round will fail again: a program
+/// that hangs must not take the time limit once more for every retry that is left.
+const FAILURES_THAT_TELL: usize = 3;
+
 /// A clean attempt.
 #[derive(Debug, Clone, Copy)]
 struct Clean {
@@ -210,7 +214,11 @@ impl<'a> CellProgress<'a> {
         self.current.clear();
         self.round_try += 1;
         let tries = u32::try_from(self.failures.len()).unwrap_or(u32::MAX);
-        if tries > self.plan.experiment.retries {
+        let own = self
+            .failures
+            .iter()
+            .filter(|one| !one.disturbed && one.arm == run.arm);
+        if tries > self.plan.experiment.retries || own.count() >= FAILURES_THAT_TELL {
             self.retries_are_gone(run, &reason);
         }
     }

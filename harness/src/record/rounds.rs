@@ -17,7 +17,7 @@
 //! - An attempt that breaks an expectation takes its whole treatment out of the
 //!   cell; the others go on, also within the same try.
 //! - An arm that fails every undisturbed try of a round (at least two, where
-//!   retries allow) is out the same way, so that it cannot spend the retries of
+//!   retries allow; three are enough, however many are left) is out the same way, so that it cannot spend the retries of
 //!   the others for ever.
 //! - Otherwise a round without a clean try is lost, and the next one begins.
 //!   More than half of the rounds lost ends the cell, as does the loss of the

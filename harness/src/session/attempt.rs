@@ -100,13 +100,12 @@ impl Bench<'_> {
         Ok(row)
     }
 
-    /// Runs the process between the guard's two readings of the counters.
+    /// Runs the process; the guard has taken its counters before and judges after.
     fn watch(
         &mut self,
         spec: &ProcessSpec,
     ) -> Result<(Ended, crate::guard::interface::GuardVerdict), SessionError> {
         let guard = std::cell::RefCell::new(&mut *self.guard);
-        guard.borrow_mut().begin();
         let ended = self
             .executor
             .run(

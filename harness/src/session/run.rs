@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::execute::interface::Executor;
 use crate::execute::signal::Interrupt;
-use crate::guard::interface::Guard;
+use crate::guard::interface::{Guard, GuardError};
 use crate::record::format::Attempt;
 use crate::record::rounds::{Next, Progress};
 use crate::record::store::{RecordDir, SealedPlan};
@@ -70,10 +70,10 @@ pub fn run(
         if let Some(signal) = interrupt.interrupted() {
             return Err(SessionError::Interrupted { signal, done });
         }
-        let waited = match &attempts[resumed_at..] {
-            [.., last] if same_round(last, place) => Duration::ZERO,
-            _ => bench.guard.wait_idle(&mut |why| observer.waiting(why))?,
-        };
+        let fresh = !attempts[resumed_at..]
+            .last()
+            .is_some_and(|last| same_round(last, place));
+        let waited = wait(bench.guard, fresh, observer).map_err(|error| of_guard(error, done))?;
         let (cell, arm) = (
             &sealed.plan.cells[place.cell].id,
             &sealed.plan.arms[place.arm].name,
@@ -142,4 +142,29 @@ fn place(next: &Next) -> Option<Place> {
 /// One idle wait covers a round; priming attempts and a resumed run wait anew.
 fn same_round(last: &Attempt, place: Place) -> bool {
     place.round > 0 && (last.round, last.round_try) == (place.round, place.round_try)
+}
+
+/// Waits for a quiet machine where a round begins, and takes the counters. An attempt that
+/// would start on a machine that is not quiet waits too: nothing has run, nothing is lost.
+fn wait(
+    guard: &mut dyn Guard,
+    fresh: bool,
+    observer: &mut dyn Observer,
+) -> Result<Duration, GuardError> {
+    let mut waited = Duration::ZERO;
+    if fresh {
+        waited += guard.wait_idle(&mut |why| observer.waiting(why))?;
+    }
+    while let Some(who) = guard.begin() {
+        observer.waiting(&who);
+        waited += guard.wait_idle(&mut |why| observer.waiting(why))?;
+    }
+    Ok(waited)
+}
+
+fn of_guard(error: GuardError, done: usize) -> SessionError {
+    match error {
+        GuardError::Interrupted { signal } => SessionError::Interrupted { signal, done },
+        other => SessionError::Guard(other),
+    }
 }
