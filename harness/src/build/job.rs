@@ -215,6 +215,11 @@ mod tests {
     }
 
     /// True while a process has this text among its arguments.
+    /// Seconds that name this very test process, so that another one's are not counted.
+    fn nap(seconds: u32) -> String {
+        format!("{seconds}.{}", std::process::id())
+    }
+
     fn is_running(argument: &str) -> bool {
         std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
             std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| {
@@ -251,43 +256,52 @@ mod tests {
 
     #[test]
     fn the_time_limit_ends_grandchildren_too() {
+        let nap = nap(4711);
         let (ended, _) = run_shell(
-            "(sleep 4711.25; true) & sleep 4711.25; true",
+            &format!("(sleep {nap}; true) & sleep {nap}; true"),
             Duration::from_millis(300),
             None,
         );
         assert!(matches!(ended, Ended::TimedOut));
-        assert!(gone_soon("4711.25"));
+        assert!(gone_soon(&nap));
     }
 
     #[test]
     fn a_command_that_ends_takes_what_it_left_with_it() {
-        let (ended, _) = run_shell("sleep 4712.25 & true", Duration::from_secs(9), None);
+        let nap = nap(4712);
+        let (ended, _) = run_shell(&format!("sleep {nap} & true"), Duration::from_secs(9), None);
         assert!(matches!(ended, Ended::Exited(status) if status.success()));
-        assert!(gone_soon("4712.25"));
+        assert!(gone_soon(&nap));
     }
 
     #[test]
     fn the_stop_flag_ends_the_command() {
         let stop = AtomicBool::new(true);
-        let (ended, _) = run_shell("sleep 4713.25", Duration::from_secs(9), Some(&stop));
+        let nap = nap(4713);
+        let (ended, _) = run_shell(&format!("sleep {nap}"), Duration::from_secs(9), Some(&stop));
         assert!(matches!(ended, Ended::Stopped));
-        assert!(gone_soon("4713.25"));
+        assert!(gone_soon(&nap));
     }
 
     #[test]
     fn processes_of_a_killed_harness_are_found_by_their_checkout() {
         let folder = tempfile::tempdir().unwrap();
-        let mut orphan = std::process::Command::new("setsid")
-            .args(["sleep", "4714.25"])
+        let mut orphan = std::process::Command::new("sleep")
+            .arg("60")
             .env(CHECKOUT_VARIABLE, folder.path())
+            .process_group(0)
             .spawn()
             .unwrap();
         kill_leftovers(Path::new("/some/other/checkout"));
-        assert!(is_running("4714.25"));
-        kill_leftovers(folder.path());
-        orphan.wait().unwrap();
-        assert!(gone_soon("4714.25"));
+        assert!(orphan.try_wait().unwrap().is_none());
+        // A process that is just being started shows no environment for a moment.
+        let deadline = Instant::now() + Duration::from_secs(9);
+        while orphan.try_wait().unwrap().is_none() && Instant::now() < deadline {
+            kill_leftovers(folder.path());
+        }
+        let ended = orphan.try_wait().unwrap();
+        orphan.kill().unwrap();
+        assert!(ended.is_some());
     }
 
     #[test]
