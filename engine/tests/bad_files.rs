@@ -282,7 +282,15 @@ fn an_unsupported_family_is_named_with_those_there_are() {
 #[test]
 fn keys_that_are_missing_or_wrong_are_named() {
     type Change = fn(&mut Value);
-    let cases: [(Change, &[&str]); 9] = [
+    let cases: [(Change, &[&str]); 10] = [
+        (
+            |c| c["head_dim"] = json!(1u64 << 30),
+            &[
+                "`head_dim`",
+                "an even number from 2 to 8192",
+                "got 1073741824",
+            ],
+        ),
         (
             |c| drop(c.as_object_mut().unwrap().remove("hidden_size")),
             &["`hidden_size`", "got nothing"],
@@ -326,6 +334,57 @@ fn keys_that_are_missing_or_wrong_are_named() {
     ];
     for (change, parts) in cases {
         assert_refused(with_config(change).path(), parts);
+    }
+}
+
+#[test]
+fn heads_that_leave_nothing_for_each_are_refused() {
+    let dir = copy_of("llama");
+    let path = dir.path().join("config.json");
+    let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    config.as_object_mut().unwrap().remove("head_dim");
+    config["num_attention_heads"] = json!(256);
+    config["num_key_value_heads"] = json!(256);
+    std::fs::write(&path, config.to_string()).unwrap();
+    assert_refused(dir.path(), &["`head_dim`", "got 0"]);
+}
+
+/// What a mistaken or malicious config.json may hold anywhere.
+fn any_value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        (0u64..300).prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "[a-z_]{0,8}".prop_map(Value::from),
+        Just(json!([])),
+        Just(json!({})),
+        Just(json!(["full_attention"])),
+        Just(json!({"rope_type": "llama3", "factor": 8.0})),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn no_value_of_any_keys_makes_loading_panic(
+        family in prop::sample::select(vec!["gemma3_text", "llama", "qwen3"]),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any_value()), 1..3),
+    ) {
+        let dir = copy_of(family);
+        let path = dir.path().join("config.json");
+        let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let keys: Vec<String> = config.as_object().unwrap().keys().cloned().collect();
+        for (index, value) in changes {
+            config[index.get(&keys).as_str()] = value;
+        }
+        std::fs::write(&path, config.to_string()).unwrap();
+        // An error or a model, in either arithmetic; a panic fails the test by itself.
+        let float32 = load(dir.path(), Arithmetic::Float32);
+        let fast = load(dir.path(), Arithmetic::Fast);
+        prop_assert!(float32.is_ok() || fast.is_err());
     }
 }
 

@@ -12,6 +12,9 @@ use super::config_reader::Reader;
 use crate::error::LoadError;
 use crate::quant::AffineFormat;
 
+/// Longer heads than any model has; as [`MAX_LAYERS`].
+const MAX_HEAD_DIM: usize = 8192;
+
 /// More layers than any model has; bounds what a wrong file can make us allocate.
 const MAX_LAYERS: u64 = 4096;
 
@@ -378,8 +381,9 @@ fn check_heads(reader: &Reader<'_>, config: &ModelConfig) -> Result<(), LoadErro
         let expected = format!("a divisor of num_attention_heads = {heads}");
         return Err(reader.wrong("num_key_value_heads", &expected, &Value::from(kv_heads)));
     }
-    if head_dim % 2 != 0 {
-        return Err(reader.wrong("head_dim", "an even number", &Value::from(head_dim)));
+    if head_dim == 0 || head_dim % 2 != 0 || head_dim > MAX_HEAD_DIM {
+        let expected = format!("an even number from 2 to {MAX_HEAD_DIM}");
+        return Err(reader.wrong("head_dim", &expected, &Value::from(head_dim)));
     }
     Ok(())
 }

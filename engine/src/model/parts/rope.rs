@@ -53,6 +53,15 @@ mod tests {
     }
 
     #[test]
+    fn a_linear_factor_divides_every_frequency() {
+        let config = RopeConfig {
+            theta: 10_000.0,
+            scaling: RopeScaling::Linear { factor: 8.0 },
+        };
+        assert_eq!(inverse_frequencies(&config, 4), [0.125, 0.00125]);
+    }
+
+    #[test]
     fn llama3_keeps_fast_turns_and_divides_slow_ones() {
         let scaling = RopeScaling::Llama3 {
             factor: 8.0,
