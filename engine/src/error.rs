@@ -24,6 +24,14 @@ pub enum LoadError {
         /// The first thing found wrong, with expected and got.
         problem: String,
     },
+    /// A GGUF file that is truncated, lies about itself or holds what is not read.
+    #[error("{}: not a GGUF file that can be read: {problem}", path.display())]
+    Gguf {
+        /// The file.
+        path: PathBuf,
+        /// The first thing found wrong, with expected and got.
+        problem: String,
+    },
     /// A JSON file that does not parse.
     #[error("{}: {source}", path.display())]
     Json {

@@ -2,8 +2,10 @@
 //!
 //! * [`safetensors`] one checked, mapped file; [`index`] which shards a folder has; [`store`] all
 //!   of them behind one name space.
+//! * [`gguf`] files of llama.cpp's format, to be converted.
 //! * [`synthetic`] seeded random models in the shapes of real ones.
 
+pub mod gguf;
 pub mod index;
 pub mod safetensors;
 pub mod store;

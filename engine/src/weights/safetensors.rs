@@ -175,7 +175,7 @@ impl SafetensorsFile {
 }
 
 #[expect(unsafe_code, reason = "mapping a file is unsafe by nature")]
-fn map_read_only(file: &std::fs::File) -> std::io::Result<Mmap> {
+pub(super) fn map_read_only(file: &std::fs::File) -> std::io::Result<Mmap> {
     // SAFETY: the map is private and read-only and only ever seen as bytes. A writer that changes
     // or truncates the file meanwhile would break this; model files are written once and renamed
     // into place, which is the contract that every engine that maps weights relies on.
