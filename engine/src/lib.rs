@@ -11,6 +11,8 @@ pub mod version;
 pub mod error;
 pub mod weights;
 
+pub mod convert;
+
 pub mod backend;
 
 pub mod model;

@@ -26,6 +26,7 @@ enum Command {
     Synth(cli::synth::Arguments),
     Check(cli::check::Arguments),
     Inspect(cli::inspect::Arguments),
+    Convert(cli::convert::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +42,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         Some(Command::Synth(arguments)) => cli::synth::run(arguments),
         Some(Command::Check(arguments)) => cli::check::run(arguments),
         Some(Command::Inspect(arguments)) => cli::inspect::run(arguments),
+        Some(Command::Convert(arguments)) => cli::convert::run(arguments),
         None => Arguments::command()
             .error(
                 clap::error::ErrorKind::MissingSubcommand,

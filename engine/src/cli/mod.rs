@@ -4,6 +4,7 @@
 
 pub mod bench_decode;
 pub mod check;
+pub mod convert;
 pub mod exit_code;
 pub mod inspect;
 pub mod model_argument;
