@@ -9,6 +9,7 @@ pub mod quant;
 pub mod version;
 
 pub mod error;
+pub mod tokenizer;
 pub mod weights;
 
 pub mod convert;
@@ -26,6 +27,8 @@ pub mod check;
 pub mod bench;
 
 pub mod inspect;
+
+pub mod generate;
 
 pub mod cli;
 

@@ -118,6 +118,7 @@ const FIELDS: [&str; 66] = [
     "program", "version", "commit", "dirty", "features", "target", "profile",
     "model", "synthetic", "model_hash", "family", "layers", "vocab_size", "window_tokens",
     "quantisation", "tokenizer",
+        "chat_template",
     "backend", "device", "architecture", "threads", "arithmetic", "kernels", "kv_dtype",
     "prompt_tokens", "requested_tokens", "warmup_tokens", "prefill_chunk_tokens", "ignore_eos",
     "temperature", "top_p", "seed",

@@ -149,7 +149,7 @@ fn a_missing_tensor_is_named() {
 fn the_text_says_what_the_json_says() {
     let text = run(&fixture("gemma3_text"), &[]);
     for part in [
-        "Loads:    yes",
+        "Loads:     yes",
         "gemma3 (gemma3_text)",
         "per 1k tokens",
         "model.layers.*.mlp.down_proj",
@@ -177,4 +177,28 @@ fn an_empty_folder_is_a_report_and_a_file_is_an_error() {
             .unwrap()
             .contains("is not a folder")
     );
+}
+
+#[test]
+fn the_tokenizer_is_described_and_held_against_the_embedding() {
+    let dir = tempfile::tempdir().unwrap();
+    write_folder(dir.path(), &config("qwen3"), &tensors("qwen3"), 1);
+    assert_eq!(inspect(dir.path())["tokenizer"], Value::Null);
+    let file = dir.path().join("tokenizer.json");
+    std::fs::copy(
+        fixture("tokenizers/sentencepiece").join("tokenizer.json"),
+        &file,
+    )
+    .unwrap();
+    let report = inspect(dir.path());
+    assert_eq!(report["tokenizer"]["tokens"], 512);
+    assert_eq!(report["tokenizer"]["start_tokens"], json!([2]));
+    assert_eq!(report["tokenizer"]["chat_template"], false);
+    let found = problems(&report);
+    assert!(
+        found.contains("id 511, but the embedding has 256 rows"),
+        "{found}"
+    );
+    std::fs::write(&file, "{}").unwrap();
+    assert!(problems(&inspect(dir.path())).contains("tokenizer.json"));
 }

@@ -43,7 +43,7 @@ pub struct Arguments {
     #[arg(long)]
     pub ignore_eos: bool,
 
-    /// Use the prompt as it is (models without a tokenizer have no template anyway)
+    /// Use the prompt as it is, although the model has a chat template
     #[arg(long)]
     pub no_chat_template: bool,
 
@@ -106,6 +106,18 @@ pub enum BackendArgument {
     Rocm,
 }
 
+impl BackendArgument {
+    /// What it means for loading.
+    pub fn choice(self) -> BackendChoice {
+        match self {
+            Self::Auto => BackendChoice::Auto,
+            Self::Cpu => BackendChoice::Cpu,
+            Self::Cuda => BackendChoice::Cuda,
+            Self::Rocm => BackendChoice::Rocm,
+        }
+    }
+}
+
 /// `--arithmetic`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ArithmeticArgument {
@@ -113,6 +125,16 @@ pub enum ArithmeticArgument {
     Float32,
     /// Int8 activations by group
     Fast,
+}
+
+impl ArithmeticArgument {
+    /// What it means for loading.
+    pub fn arithmetic(self) -> Arithmetic {
+        match self {
+            Self::Float32 => Arithmetic::Float32,
+            Self::Fast => Arithmetic::Fast,
+        }
+    }
 }
 
 /// `--loop`.
@@ -126,16 +148,8 @@ impl Arguments {
     /// How to load the model.
     pub fn load_options(&self) -> LoadOptions {
         LoadOptions {
-            backend: match self.backend {
-                BackendArgument::Auto => BackendChoice::Auto,
-                BackendArgument::Cpu => BackendChoice::Cpu,
-                BackendArgument::Cuda => BackendChoice::Cuda,
-                BackendArgument::Rocm => BackendChoice::Rocm,
-            },
-            arithmetic: match self.arithmetic {
-                ArithmeticArgument::Float32 => Arithmetic::Float32,
-                ArithmeticArgument::Fast => Arithmetic::Fast,
-            },
+            backend: self.backend.choice(),
+            arithmetic: self.arithmetic.arithmetic(),
             threads: usize::from(self.threads),
             prefill_chunk_tokens: tokens(self.prefill_chunk),
             max_context_tokens: None,
@@ -172,14 +186,16 @@ fn tokens(count: i64) -> usize {
     usize::try_from(count).unwrap_or(0)
 }
 
-fn temperature(text: &str) -> Result<f32, String> {
+/// Parses `--temperature`.
+pub(crate) fn temperature(text: &str) -> Result<f32, String> {
     match text.parse::<f32>() {
         Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
         _ => Err("expected a finite number of at least 0".to_owned()),
     }
 }
 
-fn top_p(text: &str) -> Result<f32, String> {
+/// Parses `--top-p`.
+pub(crate) fn top_p(text: &str) -> Result<f32, String> {
     match text.parse::<f32>() {
         Ok(value) if value > 0.0 && value <= 1.0 => Ok(value),
         _ => Err("expected a number above 0 and at most 1".to_owned()),

@@ -3,7 +3,6 @@
 use super::bandwidth::ReadBandwidth;
 use super::latency::Latency;
 use super::measure::{LogitsDigest, Measurement, Pass};
-use super::prompt::Tokenizer;
 use crate::backend::interface::{Arithmetic, KernelReport};
 use crate::decode::{GeneratorStatistics, StopReason};
 use crate::device_profile::DeviceProfile;
@@ -26,7 +25,8 @@ pub(super) fn measurement() -> Measurement {
             by_role: vec![("matvec 4-bit g64".into(), "avx512vnni".into())],
             kv_dtype: "f16".into(),
         },
-        tokenizer: Tokenizer::Bytes { vocab_size: 512 },
+        tokenizer: "bytes",
+        chat_template: false,
         prompt_tokens: 2048,
         load_ns: 1_234_000_000,
         after_load: memory(1_000_000_000, 2_340_000_000),

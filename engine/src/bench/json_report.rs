@@ -54,7 +54,8 @@ fn model(m: &Measurement, arguments: &Arguments) -> Value {
         "vocab_size": m.model.vocab_size,
         "window_tokens": m.model.window_tokens,
         "quantisation": m.model.quantisation,
-        "tokenizer": m.tokenizer.name(),
+        "tokenizer": m.tokenizer,
+        "chat_template": m.chat_template,
     })
 }
 

@@ -14,6 +14,7 @@ use crate::device_profile::DeviceProfile;
 use crate::engine::{Engine, LoadProgress, ModelInfo};
 use crate::error::{BackendError, LoadError};
 use crate::memory::{self, MemoryUse};
+use crate::tokenizer::TokenizerError;
 
 /// Everything that one process found out.
 #[derive(Debug, Clone)]
@@ -27,7 +28,9 @@ pub struct Measurement {
     /// Which kernels ran.
     pub kernels: KernelReport,
     /// How text became ids.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: &'static str,
+    /// Whether the prompt was put into the chat template.
+    pub chat_template: bool,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
     /// Time to open the folder, check it and have the weights on the device.
@@ -149,23 +152,23 @@ pub fn measure(
     let load_ns = elapsed_ns(start);
     let after_load = memory::now();
 
-    let tokenizer = Tokenizer::Bytes {
-        vocab_size: engine.model().vocab_size,
-    };
+    let tokenizer = Tokenizer::open(folder, engine.model().vocab_size)?;
+    let asks = arguments.prompt_tokens.is_none() && !arguments.no_chat_template;
+    let chat_template = asks && tokenizer.has_chat_template();
     let build_prompt = || match arguments.prompt_tokens() {
         Some(count) => tokenizer.synthesise(count),
-        None => tokenizer.encode(&arguments.prompt),
+        None => tokenizer.encode(&arguments.prompt, chat_template),
     };
 
     memory::start_phase();
     let logits = match arguments.warmup_tokens() {
         0 => None,
-        count => Some(warm_up(&engine, &build_prompt(), count, arguments)?),
+        count => Some(warm_up(&engine, &build_prompt()?, count, arguments)?),
     };
     let after_warmup = memory::now();
 
     memory::start_phase();
-    let prompt = build_prompt();
+    let prompt = build_prompt()?;
     let pass = measured_pass(&engine, &prompt, arguments)?;
     let after_pass = memory::now();
     let peak_resident_bytes = memory::peak_resident_bytes();
@@ -178,7 +181,8 @@ pub fn measure(
         device: engine.device().clone(),
         arithmetic: engine.arithmetic(),
         kernels: engine.kernels().clone(),
-        tokenizer,
+        tokenizer: tokenizer.name(),
+        chat_template,
         prompt_tokens: prompt.len(),
         load_ns,
         after_load,
@@ -198,6 +202,9 @@ pub enum MeasureError {
     /// The model could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The prompt could not be made into ids.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
     /// A step failed.
     #[error(transparent)]
     Step(#[from] BackendError),

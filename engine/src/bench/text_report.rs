@@ -49,10 +49,7 @@ fn write_details(text: &mut String, m: &Measurement) -> std::fmt::Result {
     writeln!(
         text,
         "[Model] {synthetic}{}, {} layers, {}, tokenizer {}",
-        model.family,
-        model.layers,
-        model.quantisation,
-        m.tokenizer.name()
+        model.family, model.layers, model.quantisation, m.tokenizer
     )?;
     let kernels: Vec<String> = m
         .kernels

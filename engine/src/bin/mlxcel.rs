@@ -27,6 +27,7 @@ enum Command {
     Check(cli::check::Arguments),
     Inspect(cli::inspect::Arguments),
     Convert(cli::convert::Arguments),
+    Generate(cli::generate::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +44,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         Some(Command::Check(arguments)) => cli::check::run(arguments),
         Some(Command::Inspect(arguments)) => cli::inspect::run(arguments),
         Some(Command::Convert(arguments)) => cli::convert::run(arguments),
+        Some(Command::Generate(arguments)) => cli::generate::run(arguments),
         None => Arguments::command()
             .error(
                 clap::error::ErrorKind::MissingSubcommand,

@@ -4,8 +4,10 @@
 
 pub mod bench_decode;
 pub mod check;
+pub mod compute;
 pub mod convert;
 pub mod exit_code;
+pub mod generate;
 pub mod inspect;
 pub mod model_argument;
 pub mod progress;

@@ -41,6 +41,8 @@ pub struct InspectReport {
     pub modules: Vec<ModuleGroup>,
     /// Tensors that the family does not read, by the first words of their names.
     pub unused: Vec<Unused>,
+    /// What makes text of its ids, where the folder has it.
+    pub tokenizer: Option<TokenizerReport>,
     /// Keys and values.
     pub cache: Option<CacheReport>,
 }
@@ -64,6 +66,8 @@ pub enum Part {
     Weights,
     /// How the weights are stored.
     Format,
+    /// tokenizer.json and what goes with it.
+    Tokenizer,
 }
 
 impl Part {
@@ -73,6 +77,7 @@ impl Part {
             Self::Config => "config",
             Self::Weights => "weights",
             Self::Format => "format",
+            Self::Tokenizer => "tokenizer",
         }
     }
 }
@@ -125,4 +130,15 @@ pub struct Unused {
     pub prefix: String,
     /// Tensors.
     pub tensors: usize,
+}
+
+/// The folder's tokenizer.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct TokenizerReport {
+    /// Number of its tokens, added ones included.
+    pub tokens: usize,
+    /// Tokens that it puts before a text.
+    pub start_tokens: Vec<u32>,
+    /// Whether there is a chat template.
+    pub chat_template: bool,
 }

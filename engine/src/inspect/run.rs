@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use super::cache::CacheReport;
 use super::modules::{self, Module};
-use super::report::{InspectReport, Part, Problem, Shard, Unused};
+use super::report::{InspectReport, Part, Problem, Shard, TokenizerReport, Unused};
 use super::survey::survey;
 use crate::error::LoadError;
 use crate::model::ModelConfig;
+use crate::tokenizer::TextTokenizer;
 use crate::weights::index::ShardIndex;
 use crate::weights::store::shard_paths;
 use crate::weights::{SafetensorsFile, WeightStore};
@@ -35,6 +36,7 @@ pub fn inspect(dir: &Path) -> InspectReport {
         Some(config) => survey_folder(dir, config, &files, &mut problems),
         None => Vec::new(),
     };
+    let tokenizer = tokenizer(dir, config.as_ref(), &mut problems);
     // Multimodal files keep the text model's keys one level down.
     let text = root.get("text_config").unwrap_or(&root);
     let number = |key: &str| text.get(key).and_then(Value::as_u64);
@@ -63,6 +65,7 @@ pub fn inspect(dir: &Path) -> InspectReport {
         formats: modules::by_format(&modules),
         modules: modules::by_path(&modules),
         unused,
+        tokenizer,
         cache: match &config {
             Some(config) => Some(CacheReport::of(config)),
             None => CacheReport::estimate(text),
@@ -189,4 +192,30 @@ fn survey_folder(
         }
     }
     unused
+}
+
+fn tokenizer(
+    dir: &Path,
+    config: Option<&ModelConfig>,
+    problems: &mut Vec<Problem>,
+) -> Option<TokenizerReport> {
+    let tokenizer = match TextTokenizer::find(dir) {
+        Ok(found) => found?,
+        Err(error) => {
+            note(problems, Part::Tokenizer, &error);
+            return None;
+        }
+    };
+    if let (Some(largest), Some(config)) = (tokenizer.largest_id(), config)
+        && largest as usize >= config.vocab_size
+    {
+        let rows = config.vocab_size;
+        let problem = format!("tokenizer.json: id {largest}, but the embedding has {rows} rows");
+        note(problems, Part::Tokenizer, &problem);
+    }
+    Some(TokenizerReport {
+        tokens: tokenizer.token_count(),
+        start_tokens: tokenizer.start_tokens().unwrap_or_default(),
+        chat_template: tokenizer.has_chat_template(),
+    })
 }

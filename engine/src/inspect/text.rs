@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::cache::CacheReport;
-use super::report::InspectReport;
+use super::report::{InspectReport, TokenizerReport};
 
 impl fmt::Display for InspectReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -26,6 +26,7 @@ impl fmt::Display for InspectReport {
         if let Some(cache) = &self.cache {
             line(f, "Cache", &cache_line(cache))?;
         }
+        line(f, "Tokenizer", &tokenizer_line(self.tokenizer.as_ref()))?;
         for group in &self.unused {
             let text = format!("{} tensors of `{}`", group.tensors, group.prefix);
             line(f, "Unused", &text)?;
@@ -35,7 +36,7 @@ impl fmt::Display for InspectReport {
 }
 
 fn line(f: &mut fmt::Formatter<'_>, label: &str, text: &str) -> fmt::Result {
-    writeln!(f, "  {:<10}{text}", format!("{label}:"))
+    writeln!(f, "  {:<11}{text}", format!("{label}:"))
 }
 
 fn verdict(report: &InspectReport) -> String {
@@ -85,6 +86,18 @@ fn cache_line(cache: &CacheReport) -> String {
         text.push_str("; estimated from the usual keys");
     }
     text
+}
+
+fn tokenizer_line(tokenizer: Option<&TokenizerReport>) -> String {
+    let Some(tokenizer) = tokenizer else {
+        return "none: text needs a tokenizer.json".to_owned();
+    };
+    let start = match tokenizer.start_tokens.as_slice() {
+        [] => "texts start as they are".to_owned(),
+        ids => format!("texts start with {ids:?}"),
+    };
+    let chat = if tokenizer.chat_template { "a" } else { "no" };
+    format!("{} tokens, {start}, {chat} chat template", tokenizer.tokens)
 }
 
 fn tables(report: &InspectReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
