@@ -114,11 +114,10 @@ fn the_json_has_every_documented_field_and_only_finite_numbers() {
 }
 
 #[rustfmt::skip]
-const FIELDS: [&str; 66] = [
+const FIELDS: [&str; 67] = [
     "program", "version", "commit", "dirty", "features", "target", "profile",
     "model", "synthetic", "model_hash", "family", "layers", "vocab_size", "window_tokens",
-    "quantisation", "tokenizer",
-        "chat_template",
+    "quantisation", "tokenizer", "chat_template",
     "backend", "device", "architecture", "threads", "arithmetic", "kernels", "kv_dtype",
     "prompt_tokens", "requested_tokens", "warmup_tokens", "prefill_chunk_tokens", "ignore_eos",
     "temperature", "top_p", "seed",
