@@ -8,6 +8,12 @@
 //! without slots, that is SE = √(s²(1/k + 1/m)/R) and df = R(A − 1) − (T − 1);
 //! the tests check it.
 //!
+//! Rounds have no columns of their own: each round's mean is taken out of the values
+//! and of every other column, which gives the same effects and the same residuals
+//! (Frisch and Waugh, "Partial time regressions as compared with individual trends",
+//! Econometrica 1933). A thousand rounds would else make a matrix of a thousand
+//! columns; the tests keep that one as the slow twin.
+//!
 //! Not here: moderation of s² over many cells, inflation by null contrasts.
 //! Both replace [`Fit::variance`] and [`Fit::df`] and leave the matrix alone.
 
@@ -18,8 +24,9 @@ use nalgebra::{DMatrix, DVector};
 /// QR of values that agree exactly leaves about 10⁻¹⁵.
 const ROUNDING: f64 = 1e-12;
 
-/// A diagonal element of R below this share of the largest makes a column
-/// a combination of the others. Design matrices hold 0 and 1 only.
+/// A diagonal element of R below this share of a column's least length makes the
+/// column a combination of the others. Before the rounds are taken out, columns hold
+/// 0 and 1 only, with a 1 in every round.
 const RANK_TOLERANCE: f64 = 1e-9;
 
 /// Why a model cannot be fitted.
@@ -79,7 +86,6 @@ pub struct Fit {
     pub rounding: f64,
     coefficients: DVector<f64>,
     triangle: DMatrix<f64>,
-    rounds: usize,
 }
 
 /// The difference of two treatments' effects.
@@ -100,33 +106,25 @@ pub struct Contrast {
 /// cannot tell its effects apart, and for one that leaves no residual.
 pub fn fit(y: &[Vec<f64>], layout: Layout<'_>) -> Result<Fit, ModelError> {
     check(y, layout)?;
-    let arms = layout.treatments.len();
-    let design = design_matrix(y.len(), layout);
-    let (observations, parameters) = design.shape();
+    let (design, values) = without_round_means(y, layout);
+    let (observations, effects) = design.shape();
+    let parameters = y.len() + effects;
     if observations < parameters {
         return Err(ModelError::RankDeficient { parameters });
     }
-    let values = DVector::from_iterator(y.len() * arms, y.iter().flatten().copied());
-    let qr = design.clone().qr();
-    let triangle = qr.r();
-    let diagonal = triangle.diagonal().abs();
-    if parameters == 0 || diagonal.min() <= RANK_TOLERANCE * diagonal.max() {
-        return Err(ModelError::RankDeficient { parameters });
-    }
+    let (triangle, coefficients) =
+        least_squares(&design, &values, y.len()).ok_or(ModelError::RankDeficient { parameters })?;
     if observations == parameters {
         return Err(ModelError::NoResidual {
             observations,
             parameters,
         });
     }
-    let projected = qr.q().transpose() * &values;
-    let coefficients = triangle
-        .solve_upper_triangular(&projected)
-        .ok_or(ModelError::RankDeficient { parameters })?;
     let residuals = &values - &design * &coefficients;
     let df = observations - parameters;
     let variance = residuals.norm_squared() / count(df);
-    let rounding = ROUNDING * values.amax().max(1.0);
+    let largest = y.iter().flatten().fold(1.0_f64, |max, v| max.max(v.abs()));
+    let rounding = ROUNDING * largest;
     Ok(Fit {
         variance: if variance.sqrt() <= rounding {
             0.0
@@ -137,8 +135,26 @@ pub fn fit(y: &[Vec<f64>], layout: Layout<'_>) -> Result<Fit, ModelError> {
         rounding,
         coefficients,
         triangle,
-        rounds: y.len(),
     })
+}
+
+/// R of the design's QR decomposition and the effects; `None` when the design cannot
+/// tell its effects apart.
+fn least_squares(
+    design: &DMatrix<f64>,
+    values: &DVector<f64>,
+    rounds: usize,
+) -> Option<(DMatrix<f64>, DVector<f64>)> {
+    if design.ncols() == 0 {
+        return Some((DMatrix::zeros(0, 0), DVector::zeros(0)));
+    }
+    let qr = design.clone().qr();
+    let triangle = qr.r();
+    if triangle.diagonal().abs().min() <= RANK_TOLERANCE * count(rounds).sqrt() {
+        return None;
+    }
+    let coefficients = triangle.solve_upper_triangular(&(qr.q().transpose() * values))?;
+    Some((triangle, coefficients))
 }
 
 impl Fit {
@@ -153,7 +169,7 @@ impl Fit {
         for (treatment, sign) in [(first, -1.0), (second, 1.0)] {
             // Treatment 0 is the reference: its effect is part of the rounds'.
             if treatment > 0 {
-                *weights.get_mut(self.rounds + treatment - 1)? += sign;
+                *weights.get_mut(treatment - 1)? += sign;
             }
         }
         let mut estimate = weights.dot(&self.coefficients);
@@ -221,29 +237,36 @@ fn check(y: &[Vec<f64>], layout: Layout<'_>) -> Result<(), ModelError> {
     Ok(())
 }
 
-/// Columns: one per round, one per treatment but the first, one per slot but the first.
-fn design_matrix(rounds: usize, layout: Layout<'_>) -> DMatrix<f64> {
+/// Columns, one per treatment but the first and one per slot but the first, and the
+/// values; each round's mean is taken out of all of them.
+fn without_round_means(y: &[Vec<f64>], layout: Layout<'_>) -> (DMatrix<f64>, DVector<f64>) {
     let arms = layout.treatments.len();
-    let treatments = layout.treatments.iter().max().map_or(0, |last| last + 1);
-    let slots = layout.slots.map_or(1, |slots| {
-        slots.iter().flatten().max().map_or(1, |last| last + 1)
+    let effects_of_treatments = layout.treatments.iter().max().copied().unwrap_or(0);
+    let effects_of_slots = layout.slots.map_or(0, |slots| {
+        slots.iter().flatten().max().copied().unwrap_or(0)
     });
-    let columns = rounds + treatments.saturating_sub(1) + slots - 1;
-    let mut design = DMatrix::zeros(rounds * arms, columns);
-    for round in 0..rounds {
+    let mut design = DMatrix::zeros(y.len() * arms, effects_of_treatments + effects_of_slots);
+    let mut values = DVector::from_iterator(y.len() * arms, y.iter().flatten().copied());
+    for round in 0..y.len() {
         for (arm, &treatment) in layout.treatments.iter().enumerate() {
             let row = round * arms + arm;
-            design[(row, round)] = 1.0;
             if treatment > 0 {
-                design[(row, rounds + treatment - 1)] = 1.0;
+                design[(row, treatment - 1)] = 1.0;
             }
             let slot = layout.slots.map_or(0, |slots| slots[round][arm]);
             if slot > 0 {
-                design[(row, rounds + treatments - 1 + slot - 1)] = 1.0;
+                design[(row, effects_of_treatments + slot - 1)] = 1.0;
             }
         }
+        let mut of_round = values.rows_mut(round * arms, arms);
+        let mean = of_round.mean();
+        of_round.add_scalar_mut(-mean);
+        for mut column in design.rows_mut(round * arms, arms).column_iter_mut() {
+            let mean = column.mean();
+            column.add_scalar_mut(-mean);
+        }
     }
-    design
+    (design, values)
 }
 
 fn count(n: usize) -> f64 {
@@ -293,6 +316,82 @@ mod tests {
         let df = rounds * (arms - 1.0) - 1.0;
         let se = (rss / df * (1.0 / k + 1.0 / m) / rounds).sqrt();
         (delta, se, df)
+    }
+
+    /// The slow twin for any design: one column per round, one per treatment and per
+    /// slot but the first. Estimate of treatment `second` against the first, its
+    /// unscaled variance, residual variance, degrees of freedom.
+    fn with_round_columns(y: &[Vec<f64>], layout: Layout<'_>, second: usize) -> [f64; 4] {
+        let (rounds, arms) = (y.len(), layout.treatments.len());
+        let treatments = layout.treatments.iter().max().unwrap() + 1;
+        let slots = layout.slots.map_or(1, |_| arms);
+        let mut design = DMatrix::zeros(rounds * arms, rounds + treatments - 1 + slots - 1);
+        for round in 0..rounds {
+            for (arm, &treatment) in layout.treatments.iter().enumerate() {
+                let row = round * arms + arm;
+                design[(row, round)] = 1.0;
+                if treatment > 0 {
+                    design[(row, rounds + treatment - 1)] = 1.0;
+                }
+                let slot = layout.slots.map_or(0, |slots| slots[round][arm]);
+                if slot > 0 {
+                    design[(row, rounds + treatments - 1 + slot - 1)] = 1.0;
+                }
+            }
+        }
+        let values = DVector::from_iterator(rounds * arms, y.iter().flatten().copied());
+        let inverse = (design.transpose() * &design).try_inverse().unwrap();
+        let coefficients = &inverse * design.transpose() * &values;
+        let residuals = &values - &design * &coefficients;
+        let df = (design.nrows() - design.ncols()) as f64;
+        let at = rounds + second - 1;
+        [
+            coefficients[at],
+            inverse[(at, at)],
+            residuals.norm_squared() / df,
+            df,
+        ]
+    }
+
+    #[test]
+    fn taking_the_rounds_out_changes_nothing() {
+        for (seed, treatments) in [(1, vec![0, 1, 2]), (2, vec![0, 0, 1, 2]), (3, vec![0, 1])] {
+            let arms = treatments.len();
+            let slots: Vec<Vec<usize>> = (0..2 * arms)
+                .map(|round| (0..arms).map(|arm| (arm + round) % arms).collect())
+                .collect();
+            let y = noise(2 * arms, arms, seed);
+            for slots in [None, Some(slots.as_slice())] {
+                let layout = Layout {
+                    treatments: &treatments,
+                    slots,
+                };
+                let fitted = fit(&y, layout).unwrap();
+                let last = *treatments.last().unwrap();
+                let contrast = fitted.contrast(0, last).unwrap();
+                let got = [
+                    contrast.estimate,
+                    contrast.unscaled_variance,
+                    fitted.variance,
+                    fitted.df as f64,
+                ];
+                for (got, want) in got.into_iter().zip(with_round_columns(&y, layout, last)) {
+                    assert!((got - want).abs() < 1e-12, "{treatments:?}: {got} {want}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_treatment_alone_leaves_the_noise_within_rounds() {
+        let layout = Layout {
+            treatments: &[0, 0],
+            slots: None,
+        };
+        let fitted = fit(&[vec![1.0, 3.0], vec![7.0, 5.0]], layout).unwrap();
+        // Each round leaves ±1 twice, over two degrees of freedom.
+        assert!((fitted.variance - 2.0).abs() < 1e-12);
+        assert_eq!((fitted.df, fitted.contrast(0, 1)), (2, None));
     }
 
     #[test]
