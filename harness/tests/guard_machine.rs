@@ -196,13 +196,14 @@ fn a_wait_goes_on_when_the_disturber_ends_and_says_who_broke_the_streak() {
             std::thread::sleep(Duration::from_millis(300));
             machine.gone(300);
         });
-        let waited = guard.wait_idle(&mut |line| lines.push(line.to_owned()));
-        // The first quiet time does not count: one second after the linker was seen.
-        assert!(waited.unwrap() >= Duration::from_millis(1300));
+        guard
+            .wait_idle(&mut |line| lines.push(line.to_owned()))
+            .unwrap();
     });
     assert!(lines[0].starts_with("idle streak reset"), "{lines:?}");
     assert!(lines[0].contains("300:ld"), "{lines:?}");
-    // Waited time is told once, with the attempt after it.
+    // Waited time is told once, with the attempt after it. The first quiet time does not
+    // count: one second after the linker was seen.
     guard.begin();
     assert!(guard.end().summary.waited_seconds >= 1.3);
     guard.begin();

@@ -115,7 +115,6 @@ fn measure(
     progress: &mut Progress,
 ) -> anyhow::Result<Record> {
     let path = started.directory.path();
-    let attempts = reader::read(path)?.attempts;
     let settings = &started.sealed.plan.experiment.guard;
     let options = Options::from_env(
         &format!("bench-run run {}", arguments.file.display()),
@@ -132,7 +131,7 @@ fn measure(
         interrupt,
         observer: progress,
     };
-    run::run(&started.sealed, &started.directory, attempts, means)?;
+    run::run(&started.sealed, &started.directory, means)?;
     Ok(reader::read(path)?)
 }
 

@@ -1,7 +1,5 @@
 //! What the run loop asks of a guard: hold the device, wait for quiet, judge an attempt.
 
-use std::time::Duration;
-
 use crate::record::format::GuardSummary;
 
 /// Why the guard gave up.
@@ -61,7 +59,7 @@ pub trait Guard {
     /// # Errors
     /// [`GuardError::NeverIdle`] when the budget is gone, [`GuardError::Interrupted`]
     /// when a signal asked to stop.
-    fn wait_idle(&mut self, tell: &mut dyn FnMut(&str)) -> Result<Duration, GuardError>;
+    fn wait_idle(&mut self, tell: &mut dyn FnMut(&str)) -> Result<(), GuardError>;
 
     /// Takes the counters before an attempt; `Some(who)` when the machine is not quiet
     /// at this moment, so that the attempt need not be started. It may be all the
@@ -74,6 +72,7 @@ pub trait Guard {
     /// One sample during the attempt; `Some(who)` when it is contended.
     fn sample(&mut self) -> Option<String>;
 
-    /// Judges the attempt from the counters and the samples.
+    /// Judges the attempt from the counters and the samples. The summary tells all waiting
+    /// since the attempt before, for the lock and for a quiet machine.
     fn end(&mut self) -> GuardVerdict;
 }

@@ -196,7 +196,7 @@ impl Guard for MachineGuard {
         self.kind
     }
 
-    fn wait_idle(&mut self, tell: &mut dyn FnMut(&str)) -> Result<Duration, GuardError> {
+    fn wait_idle(&mut self, tell: &mut dyn FnMut(&str)) -> Result<(), GuardError> {
         let start = Instant::now();
         // Shares are taken over the last seconds, not over a whole round before.
         self.last = None;
@@ -204,7 +204,7 @@ impl Guard for MachineGuard {
         let waited = start.elapsed();
         self.spent += waited;
         self.waited += waited;
-        result.map(|()| waited)
+        result
     }
 
     fn begin(&mut self) -> Option<String> {

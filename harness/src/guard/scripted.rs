@@ -1,7 +1,6 @@
 //! A guard for tests: says what it was told to say, attempt by attempt.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use super::interface::{Guard, GuardError, GuardVerdict};
 use crate::record::format::GuardSummary;
@@ -24,6 +23,8 @@ pub struct ScriptedGuard {
     seen: Option<String>,
     /// How often the machine was waited for.
     pub idle_waits: u32,
+    /// What it says that it waited before the next attempt.
+    pub waited_seconds: f64,
 }
 
 impl ScriptedGuard {
@@ -42,9 +43,9 @@ impl Guard for ScriptedGuard {
         "cpu"
     }
 
-    fn wait_idle(&mut self, _tell: &mut dyn FnMut(&str)) -> Result<Duration, GuardError> {
+    fn wait_idle(&mut self, _tell: &mut dyn FnMut(&str)) -> Result<(), GuardError> {
         self.idle_waits += 1;
-        Ok(Duration::ZERO)
+        Ok(())
     }
 
     fn begin(&mut self) -> Option<String> {
@@ -72,6 +73,7 @@ impl Guard for ScriptedGuard {
             summary: GuardSummary {
                 kind: self.kind().to_owned(),
                 samples: self.samples,
+                waited_seconds: std::mem::take(&mut self.waited_seconds),
                 ..GuardSummary::default()
             },
         }

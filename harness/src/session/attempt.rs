@@ -56,12 +56,7 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// Only faults of the harness's own side; whatever the command does is a row.
-    pub fn attempt(
-        &mut self,
-        place: Place,
-        waited: Duration,
-        earlier: &[Attempt],
-    ) -> Result<Attempt, SessionError> {
+    pub fn attempt(&mut self, place: Place, earlier: &[Attempt]) -> Result<Attempt, SessionError> {
         let plan = &self.sealed.plan;
         let (cell, arm) = (&plan.cells[place.cell], &plan.arms[place.arm]);
         let padding = padding_bytes(
@@ -88,7 +83,6 @@ impl Bench<'_> {
         let mut row = self.empty_row(place, padding);
         let (ended, guard) = self.watch(&spec)?;
         row.guard = guard.summary;
-        row.guard.waited_seconds = waited.as_secs_f64();
         row.output_files = [&files.0, &files.1]
             .iter()
             .map(|path| self.relative(path))

@@ -6,6 +6,7 @@ use crate::execute::interface::Executor;
 use crate::execute::signal::Interrupt;
 use crate::guard::interface::{Guard, GuardError};
 use crate::record::format::Attempt;
+use crate::record::reader;
 use crate::record::rounds::{Next, Progress};
 use crate::record::store::{RecordDir, SealedPlan};
 use crate::record::writer::Writer;
@@ -29,8 +30,7 @@ pub struct Means<'a> {
     pub observer: &'a mut dyn Observer,
 }
 
-/// Runs what is left of `sealed` into `directory`, whose rows so far are `attempts`.
-/// Returns all rows.
+/// Runs what is left of `sealed` into `directory`.
 ///
 /// # Errors
 /// A record that cannot be written, a machine that never becomes quiet, a signal. The
@@ -38,9 +38,8 @@ pub struct Means<'a> {
 pub fn run(
     sealed: &SealedPlan,
     directory: &RecordDir,
-    mut attempts: Vec<Attempt>,
     means: Means<'_>,
-) -> Result<Vec<Attempt>, SessionError> {
+) -> Result<(), SessionError> {
     let Means {
         workplace,
         executor,
@@ -50,6 +49,9 @@ pub fn run(
     } = means;
     let (mut writer, notes) = Writer::open(directory, &sealed.sha256)?;
     notes.iter().for_each(|note| observer.warning(note));
+    // Read while the writer holds the record: another run of the same plan may have
+    // added rows while this one waited for the machine.
+    let mut attempts = reader::read(directory.path())?.attempts;
     let mut progress = Progress::new(&sealed.plan);
     for row in &attempts {
         progress.apply(row).map_err(SessionError::OutOfStep)?;
@@ -73,13 +75,13 @@ pub fn run(
         let fresh = !attempts[resumed_at..]
             .last()
             .is_some_and(|last| same_round(last, place));
-        let waited = wait(bench.guard, fresh, observer).map_err(|error| of_guard(error, done))?;
+        wait(bench.guard, fresh, observer).map_err(|error| of_guard(error, done))?;
         let (cell, arm) = (
             &sealed.plan.cells[place.cell].id,
             &sealed.plan.arms[place.arm].name,
         );
         observer.starting(cell, arm, place.round);
-        let row = bench.attempt(place, waited, &attempts)?;
+        let row = bench.attempt(place, &attempts)?;
         if let Some(signal) = interrupt.interrupted() {
             // The attempt was cut short by the signal: it is no row.
             return Err(SessionError::Interrupted { signal, done });
@@ -89,7 +91,7 @@ pub fn run(
         attempts.push(row);
         observer.recorded(&sealed.plan, &attempts);
     }
-    Ok(attempts)
+    Ok(())
 }
 
 /// The start of the run's own clock, earlier than now when rows are on record.
@@ -146,25 +148,89 @@ fn same_round(last: &Attempt, place: Place) -> bool {
 
 /// Waits for a quiet machine where a round begins, and takes the counters. An attempt that
 /// would start on a machine that is not quiet waits too: nothing has run, nothing is lost.
-fn wait(
-    guard: &mut dyn Guard,
-    fresh: bool,
-    observer: &mut dyn Observer,
-) -> Result<Duration, GuardError> {
-    let mut waited = Duration::ZERO;
+fn wait(guard: &mut dyn Guard, fresh: bool, observer: &mut dyn Observer) -> Result<(), GuardError> {
     if fresh {
-        waited += guard.wait_idle(&mut |why| observer.waiting(why))?;
+        guard.wait_idle(&mut |why| observer.waiting(why))?;
     }
     while let Some(who) = guard.begin() {
         observer.waiting(&who);
-        waited += guard.wait_idle(&mut |why| observer.waiting(why))?;
+        guard.wait_idle(&mut |why| observer.waiting(why))?;
     }
-    Ok(waited)
+    Ok(())
 }
 
 fn of_guard(error: GuardError, done: usize) -> SessionError {
     match error {
         GuardError::Interrupted { signal } => SessionError::Interrupted { signal, done },
         other => SessionError::Guard(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execute::interface::{Ended, ProcessSpec};
+    use crate::execute::mock::{MockExecutor, MockRun};
+    use crate::guard::scripted::ScriptedGuard;
+    use crate::record::format::Usage;
+    use crate::record::{example, store};
+    use crate::session::observer::Silent;
+
+    const OUTPUT: &str = r#"{"decode_tok_s": 61.5, "generated_tokens": 128, "lookahead_steps": 9}"#;
+
+    /// Runs what is left of the example; gives how many attempts that took.
+    fn run_rest(sealed: &SealedPlan, directory: &RecordDir, guard: &mut ScriptedGuard) -> usize {
+        let usage = Usage {
+            wall_ns: 1000,
+            peak_rss_bytes: 4096,
+            exit_status: Some(0),
+            ..Usage::default()
+        };
+        let mut executor = MockExecutor::new(|_: &ProcessSpec, _| MockRun {
+            ended: Ended::Exited(usage),
+            ..MockRun::prints(OUTPUT, 0)
+        });
+        let workplace = Workplace {
+            artifact_dirs: vec!["/a".into(), "/b".into()],
+            ..Workplace::default()
+        };
+        let means = Means {
+            workplace: &workplace,
+            executor: &mut executor,
+            guard,
+            interrupt: Interrupt::never(),
+            observer: &mut Silent,
+        };
+        run(sealed, directory, means).unwrap();
+        executor.calls()
+    }
+
+    #[test]
+    fn a_run_goes_on_behind_the_rows_on_disk_and_then_does_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let plan = example::plan();
+        let rows = example::attempts(&plan);
+        let directory = example::store(root.path(), &plan, &rows[..rows.len() - 3]);
+        let sealed = store::seal(plan).unwrap();
+        let guard = &mut ScriptedGuard::default();
+        assert_eq!(run_rest(&sealed, &directory, guard), 3);
+        // As if another run had finished the record while this one waited for the machine.
+        assert_eq!(run_rest(&sealed, &directory, guard), 0);
+        let stored = reader::read(directory.path()).unwrap().attempts;
+        assert_eq!(stored.len(), rows.len());
+    }
+
+    #[test]
+    fn a_row_tells_all_that_its_guard_waited_for_the_lock_included() {
+        let root = tempfile::tempdir().unwrap();
+        let plan = example::plan();
+        let directory = example::store(root.path(), &plan, &[]);
+        let sealed = store::seal(plan).unwrap();
+        let mut guard = ScriptedGuard::default();
+        guard.waited_seconds = 7.5;
+        run_rest(&sealed, &directory, &mut guard);
+        let rows = reader::read(directory.path()).unwrap().attempts;
+        let waited: Vec<f64> = rows.iter().map(|row| row.guard.waited_seconds).collect();
+        assert_eq!(waited[..3], [7.5, 0.0, 0.0]);
     }
 }
