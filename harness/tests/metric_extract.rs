@@ -145,6 +145,11 @@ fn a_wrong_exit_status_or_a_signal_is_a_failure_whatever_was_printed() {
         reason(ended(None, Some(11))),
         Refusal::Failed("expected exit status 0, got death by signal 11".into())
     );
+    let leaves = Usage {
+        left_processes: 2,
+        ..usage()
+    };
+    assert!(matches!(reason(leaves), Refusal::Failed(why) if why.contains("left running, got 2")));
     let tolerant = FILE.replace("expect:\n", "expect:\n  exit_status: 3\n");
     assert!(
         run(&tolerant, 1, OUTPUT, &ended(Some(3), None))

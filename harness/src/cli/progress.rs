@@ -192,7 +192,7 @@ fn medians(plan: &Plan, attempts: &[Attempt], cell: &str) -> String {
     let mut values: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for row in attempts
         .iter()
-        .filter(|row| row.cell == cell && row.round > 0 && row.outcome == Outcome::Ok)
+        .filter(|row| row.cell == cell && row.round > 0 && row.outcome.is_ok())
     {
         let arm = plan.arms.iter().position(|arm| arm.name == row.arm);
         if let (Some(arm), Some(value)) = (arm, row.metrics.get(name)) {

@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::json;
 use crate::experiment::condition::{self, Comparison};
 use crate::experiment::matrix::Cell;
-use crate::experiment::model::{CellExpect, Condition, Scalar};
+use crate::experiment::model::{CellExpect, Condition, Expect, Scalar};
+use crate::record::format::Attempt;
 
 /// One broken expectation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -118,11 +119,37 @@ pub struct Difference {
     pub got: String,
 }
 
-/// Compares `names` over one round: each arm against the first of `attempts`.
+/// What `row` says otherwise than the base, in a field that must be the same in all arms.
 ///
-/// `attempts` pairs an arm's name with the fields of its attempt; the base comes
-/// first. A field that an attempt does not have is a difference, too, unless the
-/// reference does not have it either.
+/// It is compared with the base's first good attempt of the same cell among `earlier`,
+/// or, before there is one, with any arm's: whoever disagrees with the base is at fault,
+/// whatever the order in which arms ran.
+#[must_use]
+pub fn differs(expect: &Expect, base: &str, row: &Attempt, earlier: &[Attempt]) -> Option<String> {
+    if expect.same_across_arms.is_empty() {
+        return None;
+    }
+    let mut good = earlier
+        .iter()
+        .filter(|other| other.cell == row.cell && other.outcome.is_ok());
+    let reference = good
+        .clone()
+        .find(|other| other.arm == base)
+        .or_else(|| good.next())?;
+    let pair = [
+        (reference.arm.as_str(), &reference.fields),
+        (row.arm.as_str(), &row.fields),
+    ];
+    same_across_arms(&expect.same_across_arms, &pair)
+        .first()
+        .map(ToString::to_string)
+}
+
+/// Compares `names` of several attempts: each against the first of `attempts`.
+///
+/// `attempts` pairs an arm's name with the fields of its attempt. A field that an
+/// attempt does not have is a difference, too, unless the reference does not have it
+/// either.
 #[must_use]
 pub fn same_across_arms(
     names: &[String],
@@ -212,5 +239,33 @@ mod tests {
         let empty = serde_json::json!({});
         let broken = check(&empty, "x", &text("!= 3")).unwrap_err();
         assert_eq!(broken.to_string(), "`x`: expected != 3, got no such field");
+    }
+
+    /// The example's rows with `says` as the field `ids` of `arm`.
+    fn saying(says: &[(&str, &str)]) -> Vec<Attempt> {
+        let plan = crate::record::example::plan();
+        let template = crate::record::example::attempts(&plan).remove(0);
+        let row = |(arm, ids): &(&str, &str)| Attempt {
+            arm: (*arm).into(),
+            fields: IndexMap::from([("ids".to_owned(), Value::from(*ids))]),
+            ..template.clone()
+        };
+        says.iter().map(row).collect()
+    }
+
+    #[test]
+    fn who_disagrees_with_the_base_is_at_fault_whoever_ran_first() {
+        let expect = Expect {
+            same_across_arms: vec!["ids".into()],
+            ..Expect::default()
+        };
+        let rows = saying(&[("old", "x"), ("base", "a"), ("base", "a"), ("new", "a")]);
+        let differs = |at: usize| differs(&expect, "base", &rows[at], &rows[..at]);
+        assert_eq!(differs(0), None, "nothing to compare with");
+        assert!(differs(1).is_some(), "no base yet: any arm will do");
+        assert_eq!((differs(2), differs(3)), (None, None));
+        let late = saying(&[("base", "a"), ("old", "x")]);
+        let reason = super::differs(&expect, "base", &late[1], &late[..1]).unwrap();
+        assert!(reason.contains("as in `base`"), "{reason}");
     }
 }

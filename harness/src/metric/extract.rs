@@ -1,4 +1,4 @@
-//! One attempt's output to numbers, in a fixed order: exit status, then every
+//! One attempt's output to numbers, in a fixed order: how it ended, then every
 //! expectation and requirement, and only then the metrics.
 
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use crate::experiment::model::{Condition, Experiment, Metric};
 use crate::hash::{sha256_file, sha256_hex};
 use crate::record::format::Usage;
 
-/// Most bytes of standard output that are parsed.
+/// Most bytes of standard output that are parsed; an attempt that prints more is stopped.
 pub const MAX_PARSED_BYTES: u64 = 64 << 20;
 
 /// Longest field, as JSON, that a row keeps in full.
@@ -77,7 +77,7 @@ impl Attempt<'_> {
         &self,
         fields: &mut IndexMap<String, Value>,
     ) -> Result<IndexMap<String, f64>, Refusal> {
-        self.exit_status()?;
+        self.end()?;
         let conditions = self.conditions();
         let text = if self.needs_text(&conditions) {
             read(self.stdout).map_err(Refusal::Failed)?
@@ -102,16 +102,27 @@ impl Attempt<'_> {
         Ok(metrics)
     }
 
-    fn exit_status(&self) -> Result<(), Refusal> {
+    /// The status that was expected, and nothing left running.
+    fn end(&self) -> Result<(), Refusal> {
         let expected = self.experiment.expect.exit_status;
         let got = match (self.usage.exit_status, self.usage.signal) {
-            (Some(status), _) if status == expected => return Ok(()),
+            (Some(status), _) if status == expected => return self.leftovers(),
             (Some(status), _) => format!("{status}"),
             (None, Some(signal)) => format!("death by signal {signal}"),
             (None, None) => "an unknown end".into(),
         };
         let reason = format!("expected exit status {expected}, got {got}");
         Err(Refusal::Failed(reason))
+    }
+
+    fn leftovers(&self) -> Result<(), Refusal> {
+        match self.usage.left_processes {
+            0 => Ok(()),
+            left => Err(Refusal::Failed(format!(
+                "expected no process left running, got {left}, which would have disturbed the \
+                 next attempt and were killed"
+            ))),
+        }
     }
 
     /// Every condition on a field of the output, the arm's own last.

@@ -212,6 +212,14 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// Whether the attempt's numbers may be used.
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
+        matches!(self, Outcome::Ok)
+    }
+}
+
 /// The operating system's account of one process and its waited-for children.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {

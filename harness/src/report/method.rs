@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use crate::analysis::model::Analysis;
 use crate::experiment::model::{Experiment, GuardKind, OnUndecided, Rusage};
-use crate::record::format::Outcome;
 use crate::record::reader::Record;
 use crate::unit;
 
@@ -249,9 +248,4 @@ pub(crate) fn counted(count: usize, thing: &str) -> String {
 /// A limit in percent as it stands in the experiment.
 pub(crate) fn percent(pct: f64) -> String {
     format!("{pct} %")
-}
-
-/// Whether an attempt's values may be used.
-pub(crate) fn is_ok(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Ok)
 }

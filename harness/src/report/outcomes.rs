@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::method::is_ok;
 use super::words;
 use crate::analysis::model::{Analysis, ArmCounts};
 use crate::record::format::{Attempt, Outcome};
@@ -60,7 +59,7 @@ pub struct UnusedLine {
 }
 
 pub(crate) fn outcomes(record: &Record, analysis: &Analysis) -> Outcomes {
-    let unused = || record.attempts.iter().filter(|row| !is_ok(&row.outcome));
+    let unused = || record.attempts.iter().filter(|row| !row.outcome.is_ok());
     let count = unused().count();
     Outcomes {
         counts: analysis.counts.iter().map(count_line).collect(),

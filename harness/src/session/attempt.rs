@@ -8,17 +8,13 @@ use indexmap::IndexMap;
 use crate::execute::interface::{Ended, Executor, ProcessSpec};
 use crate::guard::interface::Guard;
 use crate::metric::expect;
-use crate::metric::extract::{self, Refusal};
+use crate::metric::extract::{self, MAX_PARSED_BYTES, Refusal};
 use crate::record::format::{Attempt, Outcome, SCHEMA, Usage};
 use crate::record::store::SealedPlan;
 
 use super::command::{self, Workplace};
 use super::environment::padding_bytes;
 use super::error::SessionError;
-
-/// Standard output and error of an attempt may grow to this; more is a fault of the
-/// command, and reading it would disturb the machine.
-const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
 /// Which attempt of the plan; round 0 is a priming attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +74,8 @@ impl Bench<'_> {
             timeout: Duration::from_secs(plan.experiment.timeout_secs),
             stdout: files.0.clone(),
             stderr: files.1.clone(),
-            max_output_bytes: MAX_OUTPUT_BYTES,
+            // More is a fault of the command, and reading it would disturb the machine.
+            max_output_bytes: MAX_PARSED_BYTES,
         };
         let mut row = self.empty_row(place, padding);
         let (ended, guard) = self.watch(&spec)?;
@@ -115,7 +112,7 @@ impl Bench<'_> {
         Ok((ended, verdict))
     }
 
-    /// Fills in what became of the attempt: expectations first, then metrics.
+    /// Fills in what became of the attempt. What its output means is decided in `metric`.
     fn judge(
         &self,
         row: &mut Attempt,
@@ -125,11 +122,7 @@ impl Bench<'_> {
         earlier: &[Attempt],
     ) {
         let plan = &self.sealed.plan;
-        let (usage, outcome) = of_process(
-            ended,
-            plan.experiment.timeout_secs,
-            plan.experiment.expect.exit_status,
-        );
+        let (usage, outcome) = of_process(ended, plan.experiment.timeout_secs);
         row.usage = usage;
         row.outcome = outcome;
         let (Some(usage), Outcome::Ok) = (usage, &row.outcome) else {
@@ -143,8 +136,9 @@ impl Bench<'_> {
             Err(Refusal::Failed(reason)) => row.outcome = Outcome::Failed { reason },
             Err(Refusal::Invalid(reason)) => row.outcome = Outcome::Invalid { reason },
         }
-        if row.outcome == Outcome::Ok
-            && let Some(reason) = differs(&plan.experiment.expect.same_across_arms, row, earlier)
+        let expect = &plan.experiment.expect;
+        if row.outcome.is_ok()
+            && let Some(reason) = expect::differs(expect, &plan.experiment.base, row, earlier)
         {
             row.outcome = Outcome::Invalid { reason };
             row.metrics.clear();
@@ -208,8 +202,8 @@ impl Bench<'_> {
     }
 }
 
-/// The outcome as far as the process alone tells it.
-fn of_process(ended: &Ended, limit_seconds: u64, expected_status: i32) -> (Option<Usage>, Outcome) {
+/// The outcome of a process that was not left to end by itself; one that was is `Ok` so far.
+fn of_process(ended: &Ended, limit_seconds: u64) -> (Option<Usage>, Outcome) {
     let failed = |reason: String| Outcome::Failed { reason };
     match ended {
         Ended::NotStarted(reason) => (None, failed(format!("did not start: {reason}"))),
@@ -223,42 +217,11 @@ fn of_process(ended: &Ended, limit_seconds: u64, expected_status: i32) -> (Optio
         Ended::OutputTooLarge(usage, bytes) => (
             Some(*usage),
             failed(format!(
-                "printed {bytes} bytes, expected at most {MAX_OUTPUT_BYTES}"
+                "printed {bytes} bytes, expected at most {MAX_PARSED_BYTES}"
             )),
         ),
-        Ended::Exited(usage) => (Some(*usage), of_exit(usage, expected_status)),
+        Ended::Exited(usage) => (Some(*usage), Outcome::Ok),
     }
-}
-
-fn of_exit(usage: &Usage, expected_status: i32) -> Outcome {
-    let reason = match (usage.exit_status, usage.signal) {
-        (_, Some(signal)) => {
-            format!("ended by signal {signal}, expected exit status {expected_status}")
-        }
-        (Some(status), None) if status != expected_status => {
-            format!("exit status {status}, expected {expected_status}")
-        }
-        _ if usage.left_processes > 0 => format!(
-            "left {} processes running after its end, which would disturb the next attempt; they were killed",
-            usage.left_processes
-        ),
-        _ => return Outcome::Ok,
-    };
-    Outcome::Failed { reason }
-}
-
-/// What this row's fields have that another arm's for the same cell do not.
-fn differs(names: &[String], row: &Attempt, earlier: &[Attempt]) -> Option<String> {
-    let reference = earlier
-        .iter()
-        .find(|other| other.cell == row.cell && matches!(other.outcome, Outcome::Ok))?;
-    let pair = [
-        (reference.arm.as_str(), &reference.fields),
-        (row.arm.as_str(), &row.fields),
-    ];
-    expect::same_across_arms(names, &pair)
-        .first()
-        .map(ToString::to_string)
 }
 
 /// Now, RFC 3339 in UTC with milliseconds.

@@ -1,7 +1,8 @@
 //! A run from experiment file to record: prepare, seal, prime, rounds, resume.
 //!
 //! `prepare` turns a file into a sealed plan, `run` asks `record::rounds` what comes
-//! next until nothing does. Nothing here decides what an attempt means.
+//! next until nothing does. Nothing here decides: what comes next is `record::rounds`'s
+//! affair, what an output means `metric`'s, whether an attempt was disturbed `guard`'s.
 
 pub mod attempt;
 pub mod command;

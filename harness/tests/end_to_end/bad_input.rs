@@ -138,12 +138,12 @@ fn an_artifact_that_the_build_does_not_leave_is_named() {
 fn a_crash_a_hang_and_garbage_are_outcomes_of_that_arm() {
     for (extra, more, expected) in [
         ("kill -SEGV $$", "", "signal 11"),
-        ("exit 3", "", "exit status 3"),
+        ("exit 3", "", "exit status 0, got 3"),
         ("sleep 60", "timeout_secs: 1\nretries: 1\n", "1 s"),
         ("echo nonsense; exit 0", "", "JSON"),
         ("echo '{\"rate_tok_s\": NaN}'; exit 0", "", "JSON"),
         ("echo '{\"rate_tok_s\": 1e999}'; exit 0", "", "rate_tok_s"),
-        ("sleep 30 & :", "", "left 1 process"),
+        ("sleep 30 & :", "", "left running, got 1"),
     ] {
         let (code, text) = outcome(extra, more);
         assert_eq!(code, Some(12), "{extra}: {text}");

@@ -9,7 +9,6 @@ use super::scale::{TALL_ROOM, ValueScale};
 use crate::analysis::model::Analysis;
 use crate::record::format::Attempt;
 use crate::record::reader::Record;
-use crate::report::method::is_ok;
 use crate::stats::quantile::range;
 
 const HEIGHT: f64 = 216.0;
@@ -47,7 +46,7 @@ pub(super) fn draw(
             let rows: Vec<&Attempt> = record
                 .attempts
                 .iter()
-                .filter(|row| row.cell == cell.data.cell && row.round > 0 && is_ok(&row.outcome))
+                .filter(|row| row.cell == cell.data.cell && row.round > 0 && row.outcome.is_ok())
                 .filter(|row| !dropped.contains(&(row.cell.as_str(), row.round, row.round_try)))
                 .collect();
             draw_cell(canvas, grid.frame(index, LEFT, BELOW), view, cell, &rows)?;
