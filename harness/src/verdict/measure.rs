@@ -38,11 +38,20 @@ pub(super) fn measure_cell<'a>(
         .map(|(index, _)| {
             let measured = match &model {
                 Ok(model) => measure(data, index, model, rule),
-                Err(reason) => Err(reason.clone()),
+                // What befell this very arm says more than what is wrong with the cell.
+                Err(reason) => Err(own_reason(data, index).unwrap_or(reason).to_owned()),
             };
             (data, index, measured)
         })
         .collect()
+}
+
+/// The reason outside the numbers why `candidate` itself cannot be judged.
+fn own_reason(data: &CellData, candidate: usize) -> Option<&String> {
+    let mut reasons = data.invalid.iter();
+    reasons
+        .find(|(arm, _)| *arm == candidate)
+        .map(|(_, reason)| reason)
 }
 
 /// The fitted model of a cell with what is left out of it.

@@ -108,6 +108,19 @@ fn a_rate_and_its_reciprocal_time_are_judged_alike() {
 }
 
 #[test]
+fn an_arm_that_is_out_is_told_why_even_where_no_round_is_complete() {
+    let mut data = cell("wall_s", Better::Lower, &[]);
+    data.invalid = vec![(2, "it failed in every undisturbed try".into())];
+    let judged = one(data);
+    assert_eq!(judged.verdict, Verdict::Invalid);
+    assert!(
+        judged.sentence.contains("failed in every undisturbed try"),
+        "{}",
+        judged.sentence
+    );
+}
+
+#[test]
 fn equal_counters_are_equivalent_with_an_interval_of_no_width() {
     for value in [4096.0, 0.0] {
         let same = one(cell("peak_bytes", Better::Lower, &[[value; 3]; 3]));
