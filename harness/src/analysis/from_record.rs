@@ -1,6 +1,6 @@
 //! Joins a record's rows with its plan into the numbers that a verdict needs.
 
-use crate::experiment::model::{Metric, OnUndecided};
+use crate::experiment::model::{MIN_ROUNDS, Metric, OnUndecided};
 use crate::record::format::{Attempt, Outcome, Plan, PlannedArm};
 use crate::record::rounds::{self, CellRounds, OutOfStep};
 use crate::verdict::decide::decide;
@@ -8,10 +8,7 @@ use crate::verdict::rejections::{self, Rejections};
 use crate::verdict::rule::{ArmCopy, CellData, Rule};
 
 use super::gate;
-use super::model::{Analysis, ArmCounts, DroppedRound};
-
-/// Fewer complete rounds than this are Invalid: with two, one odd round is half of all.
-pub const MIN_ROUNDS: u32 = 3;
+use super::model::{Analysis, ArmCounts, DroppedTry};
 
 /// The rule of a plan.
 #[must_use]
@@ -209,11 +206,11 @@ fn unbalanced(plan: &Plan, counts: &[ArmCounts]) -> Vec<(usize, String)> {
     .collect()
 }
 
-fn dropped(plan: &Plan, rounds: &CellRounds) -> Vec<DroppedRound> {
+fn dropped(plan: &Plan, rounds: &CellRounds) -> Vec<DroppedTry> {
     rounds
         .dropped
         .iter()
-        .map(|tried| DroppedRound {
+        .map(|tried| DroppedTry {
             cell: plan.cells[rounds.cell].id.clone(),
             round: tried.round,
             round_try: tried.round_try,

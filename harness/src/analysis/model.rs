@@ -15,7 +15,7 @@ pub struct Analysis {
     /// What became of each arm's attempts.
     pub counts: Vec<ArmCounts>,
     /// Tries of a round that were dropped as a whole.
-    pub dropped: Vec<DroppedRound>,
+    pub dropped: Vec<DroppedTry>,
     /// What the gate says.
     pub gate: GateOutcome,
     /// One sentence for the gate.
@@ -51,7 +51,7 @@ impl ArmCounts {
 
 /// One try of a round that was dropped as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct DroppedRound {
+pub struct DroppedTry {
     /// Cell id.
     pub cell: String,
     /// 1-based round.

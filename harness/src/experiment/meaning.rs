@@ -9,15 +9,11 @@ mod output;
 mod workload;
 
 use super::diagnostic::printable;
-use super::model::{Experiment, SCHEMA};
+use super::model::{Experiment, MAX_ROUNDS, MIN_ROUNDS, SCHEMA};
 use super::report::Report;
 
 /// Longest name that becomes part of a file name.
 const MAX_NAME_CHARACTERS: usize = 64;
-/// Fewer complete rounds than this have no verdict.
-const MIN_ROUNDS: u32 = 3;
-/// More rounds than this are a slip: 20 times what a 1 % gate takes at 1 % noise.
-const MAX_ROUNDS: u32 = 1000;
 /// A round that fails this often will not succeed.
 const MAX_RETRIES: u32 = 100;
 /// Longest limit of one process or wait: a week.

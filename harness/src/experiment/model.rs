@@ -13,6 +13,12 @@ use serde::{Deserialize, Serialize};
 /// The schema number this program writes and reads.
 pub const SCHEMA: u32 = 1;
 
+/// Fewer complete rounds than this have no verdict: with two, one odd round is half of all.
+pub const MIN_ROUNDS: u32 = 3;
+
+/// More rounds than this are a slip: 20 times what a 1 % gate takes at 1 % noise.
+pub const MAX_ROUNDS: u32 = 1000;
+
 /// A whole experiment file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::analysis::model::{Analysis, ArmCounts, DroppedRound, GateOutcome};
+use crate::analysis::model::{Analysis, ArmCounts, DroppedTry, GateOutcome};
 use crate::experiment::model::Better;
 use crate::record::format::{Attempt, Outcome, Plan};
 use crate::record::reader::{self, Record};
@@ -121,12 +121,12 @@ fn counts(record: &Record) -> Vec<ArmCounts> {
     counts
 }
 
-fn dropped(record: &Record) -> Vec<DroppedRound> {
+fn dropped(record: &Record) -> Vec<DroppedTry> {
     let bad = record
         .attempts
         .iter()
         .filter(|row| row.round > 0 && row.outcome != Outcome::Ok);
-    bad.map(|row| DroppedRound {
+    bad.map(|row| DroppedTry {
         cell: row.cell.clone(),
         round: row.round,
         round_try: row.round_try,

@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use super::method::{self, Fact, Method};
-use super::outcomes::{self, CountLine, Outcomes};
+use super::outcomes::{self, Outcomes};
 use super::reproduce::{self, Reproduce};
 use super::table::{self, MetricSection};
 use super::words;
@@ -127,12 +127,6 @@ impl ReportModel {
                 stem => format!("data/{stem}"),
             },
         }
-    }
-
-    /// The counts of attempts per arm.
-    #[must_use]
-    pub fn counts(&self) -> &[CountLine] {
-        &self.outcomes.counts
     }
 }
 

@@ -21,24 +21,15 @@ pub struct Outcomes {
     /// How many more of them the raw rows hold.
     pub not_listed: usize,
     /// Tries of a round that were dropped as a whole.
-    pub dropped_rounds: usize,
+    pub dropped_tries: usize,
 }
 
 /// What became of one arm's attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CountLine {
-    /// The arm.
-    pub arm: String,
-    /// Ran as expected.
-    pub ok: u32,
-    /// Disturbed.
-    pub rejected: u32,
-    /// Did not run to its end, or printed what cannot be read.
-    pub failed: u32,
-    /// Ran into the time limit.
-    pub timed_out: u32,
-    /// Broke an expectation.
-    pub invalid: u32,
+    /// The arm and how many attempts ended how.
+    #[serde(flatten)]
+    pub counts: ArmCounts,
     /// Share of all its attempts that were rejected.
     pub rejected_share: String,
 }
@@ -65,24 +56,16 @@ pub(crate) fn outcomes(record: &Record, analysis: &Analysis) -> Outcomes {
         counts: analysis.counts.iter().map(count_line).collect(),
         unused: unused().take(LISTED).map(unused_line).collect(),
         not_listed: count.saturating_sub(LISTED),
-        dropped_rounds: analysis.dropped.len(),
+        dropped_tries: analysis.dropped.len(),
     }
 }
 
 fn count_line(counts: &ArmCounts) -> CountLine {
-    let all = counts.ok + counts.rejected + counts.failed + counts.timed_out + counts.invalid;
+    // 0/0 is spelt "n/a".
+    let share = f64::from(counts.rejected) / f64::from(counts.ran());
     CountLine {
-        arm: counts.arm.clone(),
-        ok: counts.ok,
-        rejected: counts.rejected,
-        failed: counts.failed,
-        timed_out: counts.timed_out,
-        invalid: counts.invalid,
-        rejected_share: if all == 0 {
-            "n/a".into()
-        } else {
-            words::share(f64::from(counts.rejected) / f64::from(all))
-        },
+        counts: counts.clone(),
+        rejected_share: words::share(share),
     }
 }
 

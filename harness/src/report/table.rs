@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use super::words::{self, Scale};
+use super::words::{self, Scale, Tone};
 use crate::analysis::model::Analysis;
 use crate::experiment::model::Better;
 use crate::record::format::Plan;
 use crate::stats::quantile::{median, range};
 use crate::unit;
-use crate::verdict::rule::{CellData, Judgement, NullBand, OtherEstimators};
+use crate::verdict::rule::{CellData, Direction, Judgement, NullBand, OtherEstimators};
 
 /// One metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -54,6 +54,9 @@ pub struct Row {
     pub detectable: String,
     /// In one or a few words; empty for the base and null arms.
     pub verdict: &'static str,
+    /// How the verdict is coloured, where there is one.
+    #[serde(skip)]
+    pub tone: Option<Tone>,
 }
 
 /// What the rule could see in one comparison.
@@ -206,6 +209,7 @@ fn row(cell: &CellData, arm: usize, judgements: &[&Judgement], scale: &Scale) ->
             .map(|power| words::size_pct(power.detectable))
             .unwrap_or_default(),
         verdict: judgement.map_or("", |j| words::verdict(j.verdict)),
+        tone: judgement.map(|j| words::tone(j.verdict)),
     }
 }
 
@@ -234,6 +238,7 @@ fn absent_row(judgement: &Judgement, first: bool) -> Row {
         null: String::new(),
         detectable: String::new(),
         verdict: words::verdict(judgement.verdict),
+        tone: Some(words::tone(judgement.verdict)),
     }
 }
 
@@ -311,7 +316,7 @@ fn disagreement(judgement: &Judgement) -> Option<String> {
     ) {
         (true, _) => "lie on both sides of the gate",
         // Around zero the sign says nothing unless the direction was proven.
-        (false, true) if excludes_zero(judgement) => "differ in sign",
+        (false, true) if judgement.direction != Direction::Undetermined => "differ in sign",
         _ => return None,
     };
     let list: Vec<String> = all
@@ -324,10 +329,4 @@ fn disagreement(judgement: &Judgement) -> Option<String> {
         judgement.cell,
         list.join(", ")
     ))
-}
-
-fn excludes_zero(judgement: &Judgement) -> bool {
-    judgement
-        .estimate
-        .is_some_and(|estimate| estimate.low > 0.0 || estimate.high < 0.0)
 }

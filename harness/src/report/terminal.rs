@@ -9,8 +9,8 @@ use super::escape::one_line;
 use super::model::ReportModel;
 use super::outcomes::CountLine;
 use super::table::{MetricSection, Row};
-use super::words;
-use crate::verdict::rule::Verdict;
+use super::words::Tone;
+use crate::analysis::model::ArmCounts;
 
 /// One table per metric, what became of the attempts, notes, and the gate last.
 ///
@@ -27,7 +27,7 @@ pub fn table(model: &ReportModel, width: u16, colours: bool) -> String {
         }
         out.push('\n');
     }
-    for counts in model.counts() {
+    for CountLine { counts, .. } in &model.outcomes.counts {
         let unused = unused(counts);
         if !unused.is_empty() {
             let _ = writeln!(out, "{}: {unused}", one_line(&counts.arm));
@@ -182,27 +182,22 @@ fn build(section: &MetricSection, columns: &[Column], colours: bool) -> Table {
 
 fn cell(column: Column, row: &Row) -> Cell {
     let cell = Cell::new(column.text(row));
-    match (column, colour(row.verdict)) {
-        (Column::Verdict, Some(colour)) => cell.fg(colour).add_attribute(Attribute::Bold),
+    match (column, row.tone) {
+        (Column::Verdict, Some(tone)) => cell.fg(colour(tone)).add_attribute(Attribute::Bold),
         _ => cell,
     }
 }
 
 /// Blue, yellow and red, told apart by every kind of colour vision.
-fn colour(verdict: &str) -> Option<Color> {
-    let word = |of: Verdict| words::verdict(of) == verdict;
-    if word(Verdict::Regressed) || word(Verdict::Invalid) {
-        Some(Color::Red)
-    } else if word(Verdict::Improved) || word(Verdict::Equivalent) || word(Verdict::NotSlower) {
-        Some(Color::Blue)
-    } else if verdict.is_empty() {
-        None
-    } else {
-        Some(Color::Yellow)
+fn colour(tone: Tone) -> Color {
+    match tone {
+        Tone::Bad => Color::Red,
+        Tone::Good => Color::Blue,
+        Tone::Open => Color::Yellow,
     }
 }
 
-fn unused(counts: &CountLine) -> String {
+fn unused(counts: &ArmCounts) -> String {
     let kinds = [
         (counts.rejected, "rejected"),
         (counts.failed, "failed"),

@@ -21,6 +21,29 @@ pub fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
+/// How a verdict is coloured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// Something is wrong.
+    Bad,
+    /// Nothing is left to do.
+    Good,
+    /// The question is open, or the answer is a matter of taste.
+    Open,
+}
+
+/// How `verdict` is coloured, on paper and on a terminal.
+#[must_use]
+pub fn tone(verdict: Verdict) -> Tone {
+    match verdict {
+        Verdict::Regressed | Verdict::Invalid => Tone::Bad,
+        Verdict::Equivalent | Verdict::Improved | Verdict::NotSlower => Tone::Good,
+        Verdict::SlowerWithinThreshold | Verdict::SlowerSizeUndecided | Verdict::Unresolved => {
+            Tone::Open
+        }
+    }
+}
+
 /// The gate's outcome as readers see it.
 #[must_use]
 pub fn gate(outcome: GateOutcome) -> &'static str {

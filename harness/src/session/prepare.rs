@@ -17,7 +17,7 @@ use crate::build::progress::BuildProgress;
 use crate::build::toolchain::Toolchain;
 use crate::experiment::load::{self, Loaded};
 use crate::experiment::matrix;
-use crate::experiment::model::{Arm, Experiment, Receipt, Submodules};
+use crate::experiment::model::{Arm, Experiment, MAX_ROUNDS, MIN_ROUNDS, Receipt, Submodules};
 use crate::plan::order;
 use crate::record::format::{Plan, PlannedArm, PlannedBuild, SCHEMA};
 use crate::source::cache_root::CacheRoot;
@@ -27,9 +27,6 @@ use super::error::SessionError;
 use super::observer::Observer;
 use super::pins::{self, Origin, Pinned};
 use super::treatment::{self, BuiltArm};
-
-/// More rounds than this are a typing error: a week of minutes-long attempts.
-const MAX_ROUNDS: u32 = 10_000;
 
 /// What is to be prepared, and the surroundings it may read.
 #[derive(Clone, Copy)]
@@ -74,9 +71,9 @@ pub fn check(
         observer.warning(&format!("{}: {warning}", request.experiment_path));
     }
     if let Some(rounds) = request.rounds {
-        if !(3..=MAX_ROUNDS).contains(&rounds) {
+        if !(MIN_ROUNDS..=MAX_ROUNDS).contains(&rounds) {
             return Err(SessionError::Usage(format!(
-                "--rounds: expected 3 to {MAX_ROUNDS}, got {rounds}"
+                "--rounds: expected {MIN_ROUNDS} to {MAX_ROUNDS}, got {rounds}"
             )));
         }
         loaded.experiment.rounds = rounds;

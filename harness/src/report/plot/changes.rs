@@ -9,7 +9,7 @@ use super::panel::{
 };
 use super::scale::ChangeScale;
 use crate::experiment::model::Better;
-use crate::report::words;
+use crate::report::words::{self, Tone};
 use crate::verdict::rule::{Judgement, Verdict};
 
 const ROW: f64 = 36.0;
@@ -99,7 +99,7 @@ fn scale(view: &MetricView<'_>, rows: &[Row<'_>]) -> ChangeScale {
             ends.extend([low, high]);
         }
     }
-    ChangeScale::new(&ends, view.gate_pct.unwrap_or(1.0))
+    ChangeScale::new(&ends, view.least_span_pct())
 }
 
 /// Room for the longest label, within reason.
@@ -249,9 +249,9 @@ fn draw_directions(
 }
 
 fn verdict_colour(verdict: Verdict) -> plotters::style::RGBColor {
-    match verdict {
-        Verdict::Regressed | Verdict::Invalid => GATE,
-        Verdict::Equivalent | Verdict::Improved | Verdict::NotSlower => GOOD,
-        Verdict::SlowerWithinThreshold | Verdict::SlowerSizeUndecided | Verdict::Unresolved => OPEN,
+    match words::tone(verdict) {
+        Tone::Bad => GATE,
+        Tone::Good => GOOD,
+        Tone::Open => OPEN,
     }
 }

@@ -89,6 +89,12 @@ impl<'a> MetricView<'a> {
         }
     }
 
+    /// What every axis of changes spans on both sides of zero, in percent: the gate, and
+    /// one percent where nothing was judged.
+    pub(super) fn least_span_pct(&self) -> f64 {
+        self.gate_pct.unwrap_or(1.0)
+    }
+
     /// `name in unit`.
     pub(super) fn label(&self) -> String {
         match self.scale.unit.as_str() {

@@ -69,7 +69,7 @@ fn draw_cell(
         .iter()
         .flat_map(|(_, changes)| changes.iter().copied())
         .collect();
-    let scale = ChangeScale::new(&all, view.gate_pct.unwrap_or(1.0));
+    let scale = ChangeScale::new(&all, view.least_span_pct());
     let rounds = cell.data.rounds.len();
 
     panel::panel_title(
