@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use super::arguments::PlanArgs;
 use super::dispatch::print;
-use super::progress::{Progress, planned_attempts};
+use super::progress::Progress;
 use super::setup::Setup;
 use crate::record::format::Plan;
+use crate::record::rounds;
 use crate::session::prepare;
 use crate::unit;
 
@@ -54,7 +55,7 @@ pub fn describe(plan: &Plan) -> String {
         experiment.rounds,
         experiment.verdict.threshold_pct,
         experiment.verdict.alpha,
-        planned_attempts(plan),
+        rounds::Progress::new(plan).attempts_left(),
         unit::duration(std::time::Duration::from_secs(experiment.timeout_secs).as_secs_f64()),
     );
     for (cell, rounds) in plan.cells.iter().zip(&plan.order) {

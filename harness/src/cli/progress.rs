@@ -16,7 +16,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::experiment::model::Metric;
 use crate::record::format::{Attempt, Outcome, Plan};
 use crate::session::observer::Observer;
-use crate::stats::quantile::median;
+use crate::stats::quantile::{median, range};
 use crate::unit;
 
 /// Draws on standard error.
@@ -81,8 +81,8 @@ impl Observer for Progress {
         self.always(&format!("warning: {text}"));
     }
 
-    fn sealed(&mut self, plan: &Plan, done: usize) {
-        let total = planned_attempts(plan);
+    fn sealed(&mut self, plan: &Plan, done: usize, left: usize) {
+        let total = done + left;
         self.line(&format!(
             "plan sealed: {} arms × {} cells × {} rounds, {} attempts with priming{}",
             plan.arms.iter().filter(|arm| arm.build.is_some()).count(),
@@ -122,7 +122,7 @@ impl Observer for Progress {
         }
     }
 
-    fn recorded(&mut self, plan: &Plan, attempts: &[Attempt]) {
+    fn recorded(&mut self, plan: &Plan, attempts: &[Attempt], left: usize) {
         let Some(newest) = attempts.last() else {
             return;
         };
@@ -130,16 +130,15 @@ impl Observer for Progress {
             let place = format!("{} {} round {}", newest.cell, newest.arm, newest.round);
             self.line(&format!("{place}: {why}"));
         }
+        // A round that is run again makes the run longer, an arm that is out shorter.
+        self.bar.set_length((attempts.len() + left) as u64);
         self.bar.set_position(attempts.len() as u64);
         if self.visible {
-            let left = remaining(
-                self.started,
-                attempts.len() - self.done_before,
-                planned_attempts(plan),
-                attempts.len(),
-            );
-            self.bar
-                .set_message(format!("{} {left}", medians(plan, attempts, &newest.cell)));
+            let here = attempts.len() - self.done_before;
+            let time = self.started.map_or(Duration::ZERO, |at| at.elapsed());
+            let left = remaining(time, here, left);
+            let so_far = medians(plan, attempts, &newest.cell);
+            self.bar.set_message(format!("{so_far} {left}"));
         }
     }
 }
@@ -154,21 +153,6 @@ fn bar() -> ProgressStyle {
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// Attempts of a run without retries: all rounds and one priming attempt per treatment.
-#[must_use]
-pub fn planned_attempts(plan: &Plan) -> usize {
-    let rounds: usize = plan.order.iter().flatten().map(Vec::len).sum();
-    let mut treatments: Vec<usize> = plan
-        .arms
-        .iter()
-        .filter(|arm| arm.build.is_some())
-        .map(|arm| arm.treatment)
-        .collect();
-    treatments.sort_unstable();
-    treatments.dedup();
-    rounds + treatments.len() * plan.cells.len()
-}
-
 fn trouble(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Ok => None,
@@ -179,7 +163,9 @@ fn trouble(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// `main 62.1 (−0.8 %) base-null 62.9 (±0.1 %) tok/s` for the first gated metric of a cell.
+/// `decode_tok_s: base 62.6  main 62.1 (−0.80 %)  base-null 62.5 (−0.31 % to +0.12 %) tok/s` for the
+/// first gated metric of a cell: an arm's median and its change against the base, a null
+/// arm's the range so far of its changes against the arm that it repeats.
 fn medians(plan: &Plan, attempts: &[Attempt], cell: &str) -> String {
     let gated = plan
         .experiment
@@ -189,42 +175,52 @@ fn medians(plan: &Plan, attempts: &[Attempt], cell: &str) -> String {
     let Some((name, metric)) = gated.or_else(|| plan.experiment.metrics.iter().next()) else {
         return String::new();
     };
-    let mut values: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    let mut values: BTreeMap<&str, BTreeMap<(u32, u32), f64>> = BTreeMap::new();
     for row in attempts
         .iter()
         .filter(|row| row.cell == cell && row.round > 0 && row.outcome.is_ok())
     {
-        let arm = plan.arms.iter().position(|arm| arm.name == row.arm);
-        if let (Some(arm), Some(value)) = (arm, row.metrics.get(name)) {
-            values.entry(arm).or_default().push(*value);
+        if let Some(value) = row.metrics.get(name) {
+            let of_arm = values.entry(&row.arm).or_default();
+            of_arm.insert((row.round, row.round_try), *value);
         }
     }
-    let of_arm: BTreeMap<usize, f64> = values
-        .iter()
-        .filter_map(|(arm, values)| Some((*arm, median(values)?)))
-        .collect();
-    let base = plan
-        .arms
-        .iter()
-        .position(|arm| arm.name == plan.experiment.base);
-    let base_median = base.and_then(|base| of_arm.get(&base).copied());
-    let words = of_arm.iter().map(|(arm, median)| {
-        let change = match base_median {
-            Some(base_median) if Some(*arm) != base => {
-                format!(
-                    " ({})",
-                    unit::signed_pct((median / base_median - 1.0) * 100.0)
-                )
+    let median_of = |arm: &str| {
+        let values: Vec<f64> = values.get(arm)?.values().copied().collect();
+        median(&values)
+    };
+    let base = plan.experiment.base.as_str();
+    let words = plan.arms.iter().filter_map(|arm| {
+        let middle = median_of(&arm.name)?;
+        let beside = match (&arm.null_of, median_of(base)) {
+            (Some(of), _) => band_so_far(values.get(arm.name.as_str())?, values.get(of.as_str())),
+            (None, Some(base_median)) if arm.name != base => {
+                Some(unit::signed_pct((middle / base_median - 1.0) * 100.0))
             }
-            _ => String::new(),
+            _ => None,
         };
-        format!("{} {}{change}", plan.arms[*arm].name, unit::value(*median))
+        let beside = beside.map_or_else(String::new, |text| format!(" ({text})"));
+        Some(format!("{} {}{beside}", arm.name, unit::value(middle)))
     });
     format!(
         "{name}: {} {}",
         words.collect::<Vec<_>>().join("  "),
         unit_of(name, metric)
     )
+}
+
+/// The range of a null arm's changes against the arm that it repeats, try by try.
+fn band_so_far(
+    null: &BTreeMap<(u32, u32), f64>,
+    of: Option<&BTreeMap<(u32, u32), f64>>,
+) -> Option<String> {
+    let changes: Vec<f64> = null
+        .iter()
+        .filter_map(|(place, value)| Some((value / of?.get(place)? - 1.0) * 100.0))
+        .collect();
+    let (low, high) = range(&changes)?;
+    let (low, high) = (unit::signed_pct(low), unit::signed_pct(high));
+    Some(format!("{low} to {high}"))
 }
 
 fn unit_of<'a>(name: &'a str, metric: &'a Metric) -> &'a str {
@@ -234,18 +230,16 @@ fn unit_of<'a>(name: &'a str, metric: &'a Metric) -> &'a str {
         .unwrap_or_else(|| unit::metric_unit(name))
 }
 
-fn remaining(started: Option<Instant>, done_here: usize, total: usize, done: usize) -> String {
-    let elapsed = started
-        .map_or(Duration::ZERO, |started| started.elapsed())
-        .as_secs_f64();
-    if done_here == 0 || done >= total {
+/// The time that `left` attempts will take if they are like the `here` of this session.
+fn remaining(elapsed: Duration, here: usize, left: usize) -> String {
+    if here == 0 || left == 0 {
         return String::new();
     }
     #[expect(
         clippy::cast_precision_loss,
         reason = "counts of attempts are far below 2^52"
     )]
-    let seconds = elapsed / done_here as f64 * (total - done) as f64;
+    let seconds = elapsed.as_secs_f64() / here as f64 * left as f64;
     format!("· {} left", unit::duration(seconds))
 }
 
@@ -255,5 +249,39 @@ fn first_words(text: &str, most: usize) -> String {
         line.to_owned()
     } else {
         line.chars().take(most - 1).chain(['…']).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::example;
+
+    #[test]
+    fn the_line_shows_medians_changes_and_the_noise_band() {
+        let plan = example::plan();
+        let mut rows = example::attempts(&plan);
+        for row in &mut rows {
+            let second = row.round == 2;
+            let value = match row.arm.as_str() {
+                "main" => 90.0,
+                "base-null" if second => 101.0,
+                "base-null" => 98.0,
+                _ => 100.0,
+            };
+            row.metrics.insert("decode_tok_s".into(), value);
+        }
+        rows.retain(|row| row.arm != "sync");
+        assert_eq!(
+            medians(&plan, &rows, "256"),
+            "decode_tok_s: base 100  base-null 98 (−2.00 % to +1.00 %)  main 90 (−10.00 %) tok/s"
+        );
+        assert_eq!(medians(&plan, &[], "256"), "decode_tok_s:  tok/s");
+    }
+
+    #[test]
+    fn what_is_left_takes_as_long_as_what_was_done_here() {
+        assert_eq!(remaining(Duration::from_secs(10), 4, 8), "· 20.0 s left");
+        assert_eq!(remaining(Duration::from_secs(10), 0, 8), "");
     }
 }

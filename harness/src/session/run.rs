@@ -56,7 +56,7 @@ pub fn run(
     for row in &attempts {
         progress.apply(row).map_err(SessionError::OutOfStep)?;
     }
-    observer.sealed(&sealed.plan, attempts.len());
+    observer.sealed(&sealed.plan, attempts.len(), progress.attempts_left());
     let started = started(&attempts);
     let mut bench = Bench {
         sealed,
@@ -89,7 +89,7 @@ pub fn run(
         writer.append(&row)?;
         progress.apply(&row).map_err(SessionError::OutOfStep)?;
         attempts.push(row);
-        observer.recorded(&sealed.plan, &attempts);
+        observer.recorded(&sealed.plan, &attempts, progress.attempts_left());
     }
     Ok(())
 }
