@@ -50,8 +50,13 @@ pub fn describe(plan: &Plan) -> String {
     let experiment = &plan.experiment;
     let _ = writeln!(
         out,
-        "\n{} cells × {} rounds, gate {} %, α {}; {} attempts with priming, at most {} each",
+        "\n{} {} × {} rounds, gate {} %, α {}; {} attempts with priming, at most {} each",
         plan.cells.len(),
+        if plan.cells.len() == 1 {
+            "cell"
+        } else {
+            "cells"
+        },
         experiment.rounds,
         experiment.verdict.threshold_pct,
         experiment.verdict.alpha,
