@@ -15,14 +15,12 @@ fn page() -> String {
 }
 
 #[test]
-fn every_yaml_example_of_the_page_loads_without_a_warning() {
-    let page = page();
-    let blocks: Vec<&str> = page
-        .split("```yaml\n")
-        .skip(1)
-        .filter_map(|rest| rest.split("```").next())
-        .collect();
-    assert!(blocks.len() >= 3);
+fn every_yaml_example_of_the_page_and_of_the_readme_loads_without_a_warning() {
+    let readme = std::fs::read_to_string(docs().join("../README.md")).expect("the readme exists");
+    let text = page() + &readme;
+    let pieces = text.split("```yaml\n").skip(1);
+    let blocks: Vec<&str> = pieces.filter_map(|rest| rest.split("```").next()).collect();
+    assert!(blocks.len() >= 4);
     for block in blocks {
         let loaded = load_bytes(Path::new("EXPERIMENT_FORMAT.md"), block.as_bytes());
         let loaded = loaded.unwrap_or_else(|errors| panic!("{errors}\n{block}"));
