@@ -21,7 +21,9 @@ pub const INTERNAL: i32 = 70;
 pub const IO: i32 = 74;
 /// The guard never saw a quiet machine, or its budget is gone.
 pub const GUARD_GAVE_UP: i32 = 75;
-/// Ended by Ctrl-C.
-pub const INTERRUPTED: i32 = 130;
-/// Ended by SIGTERM.
-pub const TERMINATED: i32 = 143;
+
+/// Ended by a signal, as a shell reports it: 130 for Ctrl-C, 143 for SIGTERM.
+#[must_use]
+pub const fn of_signal(signal: i32) -> i32 {
+    128 + signal
+}

@@ -22,8 +22,12 @@ const PURE: &[&str] = &[
     "harness/src/stats",
     "harness/src/verdict",
     "harness/src/plan",
+    "harness/src/analysis",
     "harness/src/guard/policy.rs",
+    "harness/src/metric/expect.rs",
+    "harness/src/record/cell_progress.rs",
     "harness/src/record/rounds.rs",
+    "harness/src/session/treatment.rs",
     "engine/src/kv_cache",
 ];
 

@@ -38,14 +38,14 @@ fn of_session(error: &SessionError) -> i32 {
         SessionError::Record(error) => of_record(error),
         SessionError::Guard(error) => of_guard(error),
         SessionError::Output { .. } => exit_code::IO,
-        SessionError::Interrupted { signal, .. } => 128 + signal,
+        SessionError::Interrupted { signal, .. } => exit_code::of_signal(*signal),
     }
 }
 
 fn of_guard(error: &GuardError) -> i32 {
     match error {
         GuardError::LockHeld { .. } | GuardError::NeverIdle { .. } => exit_code::GUARD_GAVE_UP,
-        GuardError::Interrupted { signal } => 128 + signal,
+        GuardError::Interrupted { signal } => exit_code::of_signal(*signal),
         GuardError::Unavailable { .. } => exit_code::UNAVAILABLE,
     }
 }

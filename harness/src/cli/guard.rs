@@ -21,7 +21,7 @@ use crate::execute::signal::{self, Interrupt};
 use crate::exit_code;
 use crate::experiment::model::{Guard as Settings, GuardKind};
 use crate::guard::interface::{Guard, GuardError};
-use crate::guard::open::Options;
+use crate::guard::open::{self, Options};
 use crate::record::format::Usage;
 
 /// More output than this is a runaway program.
@@ -147,7 +147,7 @@ impl Outcome {
         match self {
             Outcome::Clean { exit_status, .. } => *exit_status,
             Outcome::NeverClean { .. } | Outcome::BudgetGone { .. } => exit_code::GUARD_GAVE_UP,
-            Outcome::Interrupted { signal } => 128 + signal,
+            Outcome::Interrupted { signal } => exit_code::of_signal(*signal),
             Outcome::Unavailable { .. } => exit_code::USAGE,
             Outcome::CannotStart { .. } => CANNOT_START,
             Outcome::OutputTooLarge { .. } | Outcome::Broken { .. } => exit_code::IO,
@@ -210,7 +210,7 @@ fn guarded(args: &GuardArgs, log: &mut Log) -> io::Result<Outcome> {
         max_foreign_cpu_pct: args.max_foreign_cpu_pct as f64,
     };
     let held = options.held_variable();
-    let mut guard = match crate::guard::open(&settings, &options, &mut |line| log.line(line)) {
+    let mut guard = match open::open(&settings, &options, &mut |line| log.line(line)) {
         Ok(guard) => guard,
         Err(error) => return Ok(error.into()),
     };
@@ -232,7 +232,7 @@ fn guarded(args: &GuardArgs, log: &mut Log) -> io::Result<Outcome> {
     let outcome = attempts(
         &mut *guard,
         &mut executor,
-        &Plan {
+        &Shared {
             spec,
             outputs: outputs.directory().to_owned(),
             max_attempts: args.max_attempts,
@@ -254,7 +254,7 @@ fn guarded(args: &GuardArgs, log: &mut Log) -> io::Result<Outcome> {
 }
 
 /// What the attempts have in common.
-struct Plan {
+struct Shared {
     /// Output paths are filled in per attempt.
     spec: ProcessSpec,
     outputs: PathBuf,
@@ -266,21 +266,21 @@ struct Plan {
 fn attempts(
     guard: &mut dyn Guard,
     executor: &mut dyn Executor,
-    plan: &Plan,
+    shared: &Shared,
     log: &mut Log,
 ) -> io::Result<Outcome> {
-    let total = plan.max_attempts;
+    let total = shared.max_attempts;
     for attempt in 1..=total {
-        if let Err(error) = quiet_start(guard, plan.interrupt, log) {
+        if let Err(error) = quiet_start(guard, shared.interrupt, log) {
             return Ok(error.into());
         }
         log.line(&format!("attempt {attempt}/{total} start"));
-        let mut spec = plan.spec.clone();
-        spec.stdout = output_path(&plan.outputs, attempt, "stdout");
-        spec.stderr = output_path(&plan.outputs, attempt, "stderr");
+        let mut spec = shared.spec.clone();
+        spec.stdout = output_path(&shared.outputs, attempt, "stdout");
+        spec.stderr = output_path(&shared.outputs, attempt, "stderr");
         let ended = watched(guard, executor, &spec, log)?;
         let verdict = guard.end();
-        if let Some(signal) = plan.interrupt.interrupted() {
+        if let Some(signal) = shared.interrupt.interrupted() {
             return Ok(Outcome::Interrupted { signal });
         }
         let usage = match ended {
@@ -348,7 +348,7 @@ fn watched(
 fn exit_status(usage: &Usage) -> i32 {
     usage
         .exit_status
-        .or_else(|| usage.signal.map(|signal| 128 + signal))
+        .or_else(|| usage.signal.map(exit_code::of_signal))
         .unwrap_or(exit_code::INTERNAL)
 }
 
@@ -365,8 +365,8 @@ mod tests {
     use crate::execute::mock::{MockExecutor, MockRun};
     use crate::guard::scripted::{ScriptedAttempt, ScriptedGuard};
 
-    fn plan(outputs: &Path, max_attempts: u64) -> Plan {
-        Plan {
+    fn shared(outputs: &Path, max_attempts: u64) -> Shared {
+        Shared {
             spec: ProcessSpec {
                 argv: vec!["bench".into()],
                 env: Vec::new(),
@@ -402,8 +402,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let mut guard = ScriptedGuard::new(vec![contended(2)]);
         let mut executor = MockExecutor::new(bench(&["61.93", "62.01"]));
-        let plan = plan(place.path(), 10);
-        let outcome = attempts(&mut guard, &mut executor, &plan, &mut Log::default()).unwrap();
+        let shared = shared(place.path(), 10);
+        let outcome = attempts(&mut guard, &mut executor, &shared, &mut Log::default()).unwrap();
         assert_eq!(
             outcome,
             Outcome::Clean {
@@ -426,8 +426,8 @@ mod tests {
         };
         let mut guard = ScriptedGuard::new(vec![rejected.clone(), rejected]);
         let mut executor = MockExecutor::new(|_: &ProcessSpec, _| MockRun::prints("1", 1000));
-        let plan = plan(place.path(), 2);
-        let outcome = attempts(&mut guard, &mut executor, &plan, &mut Log::default()).unwrap();
+        let shared = shared(place.path(), 2);
+        let outcome = attempts(&mut guard, &mut executor, &shared, &mut Log::default()).unwrap();
         assert_eq!(outcome, Outcome::NeverClean { attempts: 2 });
         assert_eq!(outcome.exit_code(), 75);
     }

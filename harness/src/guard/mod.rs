@@ -14,5 +14,3 @@ pub mod policy;
 pub mod rocm;
 pub mod sampler;
 pub mod scripted;
-
-pub use open::open;

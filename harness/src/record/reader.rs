@@ -230,12 +230,15 @@ impl<'a> RowCheck<'a> {
         let Some(arm) = self.arms.get(row.arm.as_str()) else {
             return Err(unknown("arm", &row.arm));
         };
-        // Priming attempts (round 0) may be made again after a resume.
         let place = (*cell, row.round, row.round_try, *arm);
-        if row.round > 0 && !self.seen.insert(place) {
+        if !self.seen.insert(place) {
+            let round = match row.round {
+                0 => "the priming".to_owned(),
+                round => format!("round {round}"),
+            };
             let message = format!(
-                "arm `{}` stands twice in try {} of round {} of cell `{}`",
-                row.arm, row.round_try, row.round, row.cell
+                "arm `{}` stands twice in try {} of {round} of cell `{}`",
+                row.arm, row.round_try, row.cell
             );
             return Err(corrupt(self.path, line, message));
         }
@@ -363,14 +366,18 @@ mod tests {
 
     #[test]
     fn a_row_that_stands_twice_is_refused() {
-        let (_root, directory) = record();
-        edit_rows(&directory, |at, line| match at {
-            4 => format!("{line}\n{line}"),
-            _ => line.to_owned(),
-        });
-        let error = refusal(&directory);
-        assert!(error.contains("attempts.jsonl:5: arm `"), "{error}");
-        assert!(error.contains("stands twice"), "{error}");
+        // A priming attempt and a measuring one.
+        for twice in [1, 4] {
+            let (_root, directory) = record();
+            edit_rows(&directory, |at, line| match at {
+                at if at == twice => format!("{line}\n{line}"),
+                _ => line.to_owned(),
+            });
+            let error = refusal(&directory);
+            let expected = format!("attempts.jsonl:{}: arm `", twice + 1);
+            assert!(error.contains(&expected), "{error}");
+            assert!(error.contains("stands twice"), "{error}");
+        }
     }
 
     #[test]

@@ -111,12 +111,6 @@ impl RecordDir {
     pub fn attempts_path(&self) -> PathBuf {
         self.path.join(ATTEMPTS_FILE)
     }
-
-    /// Where the attempts' output goes.
-    #[must_use]
-    pub fn logs_path(&self) -> PathBuf {
-        self.path.join(LOGS_DIRECTORY)
-    }
 }
 
 /// Makes a new sealed record `<date>-<host>`, or `<date>-<host>-2` and so on where the

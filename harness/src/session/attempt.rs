@@ -10,7 +10,7 @@ use crate::guard::interface::Guard;
 use crate::metric::expect;
 use crate::metric::extract::{self, MAX_PARSED_BYTES, Refusal};
 use crate::record::format::{Attempt, Outcome, SCHEMA, Usage};
-use crate::record::store::SealedPlan;
+use crate::record::store::{LOGS_DIRECTORY, SealedPlan};
 
 use super::command::{self, Workplace};
 use super::environment::padding_bytes;
@@ -175,7 +175,7 @@ impl Bench<'_> {
 
     /// Two free file names below `logs/`; an attempt that a kill cut short left its own.
     fn output_files(&self, stem: &str) -> (PathBuf, PathBuf) {
-        let logs = self.record.join("logs");
+        let logs = self.record.join(LOGS_DIRECTORY);
         let mut number = 1;
         loop {
             let name = if number == 1 {
