@@ -1,4 +1,4 @@
-//! What no compiler checks: layering, absences, file lengths, links, pins.
+//! What no compiler checks: layering, absences, file lengths, links.
 //!
 //! The tables of docs/ARCHITECTURE.md are the rules; this test holds the code against them.
 

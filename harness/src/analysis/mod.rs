@@ -1,7 +1,9 @@
-//! From a record to its answer: complete rounds, judgements, the gate.
+//! From a record to its answer: complete rounds, judgements, the gate; and from a plan to
+//! what its gate needs.
 //!
 //! Joins `record` (rows) and `verdict` (numbers); the only room that knows both.
 
 pub mod from_record;
 pub mod gate;
 pub mod model;
+pub mod reach;

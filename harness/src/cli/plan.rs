@@ -6,10 +6,12 @@ use super::arguments::PlanArgs;
 use super::dispatch::print;
 use super::progress::Progress;
 use super::setup::Setup;
+use crate::analysis::reach::reach;
 use crate::record::format::Plan;
 use crate::record::rounds;
 use crate::session::prepare;
 use crate::unit;
+use crate::verdict::foresight::WANTED;
 
 /// Builds and prints.
 ///
@@ -63,6 +65,24 @@ pub fn describe(plan: &Plan) -> String {
         rounds::Progress::new(plan).attempts_left(),
         unit::duration(std::time::Duration::from_secs(experiment.timeout_secs).as_secs_f64()),
     );
+    for one in reach(plan) {
+        let needs = one.noise.map_or_else(
+            || "cannot be reached".to_owned(),
+            |noise| {
+                format!(
+                    "needs noise of at most {} % per attempt: then an unchanged candidate passes \
+                     in {} % of runs",
+                    unit::value((1e4 * noise.exp_m1()).round() / 1e2),
+                    unit::value(100.0 * WANTED)
+                )
+            },
+        );
+        let _ = writeln!(
+            out,
+            "the gate on {} of {} {needs}",
+            one.metric, one.candidate
+        );
+    }
     for (cell, rounds) in plan.cells.iter().zip(&plan.order) {
         let _ = writeln!(out, "\n{}", cell.id);
         for (number, slots) in rounds.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! What a rule can see: from the noise of one attempt to detectable effects,
-//! chances and rounds. Used after a run with the measured noise, and before one
-//! with a known or guessed one.
+//! chances and rounds. Used after a run with the measured noise; before one, to say
+//! how little noise the gate needs.
 
 use super::rule::{Power, Rule};
 use crate::stats::mde::{self, Growth};
@@ -11,6 +11,9 @@ pub const WANTED: f64 = 0.9;
 
 /// Below this chance that an unchanged candidate passes, a gate is not gateable.
 pub const GATEABLE: f64 = 0.8;
+
+/// Halvings of an interval: enough for six digits of the noise.
+const BISECTIONS: u32 = 30;
 
 /// A comparison inside a design.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,6 +77,36 @@ impl Comparison {
                 power.passes(0.0) >= WANTED
             }),
         })
+    }
+
+    /// The most noise per attempt (standard deviation, natural logarithm) with which the
+    /// gate is reachable: an unchanged candidate passes with probability [`WANTED`].
+    /// The noise of `self` is not looked at. `None` when no noise is little enough: the
+    /// design leaves no estimate of it, or τ is 0.
+    #[must_use]
+    pub fn tolerable_noise(&self, rule: &Rule) -> Option<f64> {
+        let questions = self.questions(rule);
+        let passes = |sigma: f64| {
+            let growth = Growth {
+                sigma,
+                ..self.growth
+            };
+            growth
+                .after(self.rounds)
+                .and_then(|precision| power::Power::new(questions, precision))
+                .is_some_and(|power| power.passes(0.0) >= WANTED)
+        };
+        // More noise never helps; at 100 times τ no number of rounds is of use.
+        let (mut good, mut bad) = (0.0, 100.0 * self.tau);
+        for _ in 0..BISECTIONS {
+            let middle = f64::midpoint(good, bad);
+            if passes(middle) {
+                good = middle;
+            } else {
+                bad = middle;
+            }
+        }
+        (good > 0.0).then_some(good)
     }
 
     /// Rounds of a fresh run that decide the gate with probability [`WANTED`] if
@@ -152,6 +185,20 @@ mod tests {
         };
         assert!(of(20).detectable > of(1).detectable);
         assert!((of(20).pass_if_unchanged - of(1).pass_if_unchanged).abs() < 1e-12);
+    }
+
+    #[test]
+    fn tolerable_noise_is_where_the_chance_to_pass_is_the_wanted_one() {
+        let of = |rounds, sigma| Comparison::planned(shape(rounds), sigma, 0.01, 1);
+        let few = of(5, 0.0).tolerable_noise(&rule()).unwrap();
+        let power = of(5, few).power(&rule()).unwrap();
+        assert!((power.pass_if_unchanged - WANTED).abs() < 1e-4);
+        assert!(of(20, 0.0).tolerable_noise(&rule()).unwrap() > few);
+        let without_gate = Comparison {
+            tau: 0.0,
+            ..of(5, 0.0)
+        };
+        assert_eq!(without_gate.tolerable_noise(&rule()), None);
     }
 
     #[test]

@@ -192,7 +192,12 @@ fn a_plan_is_printed_without_measuring() {
     .unwrap();
     let output = project.bench_run(&["plan", "x.yaml"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    for expected in ["base-null", "round  5", "2 cells"] {
+    for expected in [
+        "base-null",
+        "round  5",
+        "2 cells",
+        "the gate on rate_tok_s of main needs noise of at most 0.",
+    ] {
         assert!(
             stdout(&output).contains(expected),
             "no {expected} in {}",
