@@ -122,7 +122,7 @@ pub struct PlannedArm {
     pub build_failure: Option<String>,
     /// Copies of one treatment (same build, same environment) share a number.
     pub treatment: usize,
-    /// The arm's own environment.
+    /// The declared environment of its attempts: the experiment's, then the arm's own.
     pub env: IndexMap<String, String>,
     /// Conditions on the output that only this arm must meet.
     pub requires: IndexMap<String, Scalar>,
@@ -164,7 +164,8 @@ pub struct Attempt {
     pub slot: u32,
     /// When the process was started, RFC 3339 in UTC with milliseconds.
     pub started_at: String,
-    /// Seconds of the monotonic clock since the run's first attempt.
+    /// Seconds of the monotonic clock since the run began, pauses between a kill and its
+    /// resume left out.
     pub session_seconds: f64,
     /// Bytes of padding added to the environment.
     pub env_padding_bytes: u32,
