@@ -63,21 +63,6 @@ pub fn resolve(mirror: &Mirror, rev: &str, tell: &mut Tell<'_>) -> Result<Pin, S
     })
 }
 
-/// True if HEAD is `pin`'s commit or descends from it: a published pin must stay
-/// in the history, or nobody can check it out any more.
-///
-/// # Errors
-/// HEAD or the history between the two cannot be read.
-pub fn is_ancestor_of_head(mirror: &Mirror, pin: &Pin) -> Result<bool, SourceError> {
-    let reading = mirror.reading();
-    let descends = || -> Result<bool, git2::Error> {
-        let head = reading.head()?.peel_to_commit()?.id();
-        let commit = Oid::from_str(&pin.commit)?;
-        Ok(head == commit || reading.graph_descendant_of(head, commit)?)
-    };
-    descends().doing_in("read the history", mirror.repo())
-}
-
 fn look_up<'a>(mirror: &'a Mirror, rev: &str) -> Result<git2::Commit<'a>, SourceError> {
     let reading = mirror.reading();
     let repo = || mirror.repo().to_string();

@@ -94,7 +94,7 @@ fn draw_cell(
     }
     panel::outline(canvas, frame)?;
     canvas.text(
-        "minutes since the run began",
+        "minutes since the first attempt",
         (f64::midpoint(frame.left, frame.right), frame.bottom + 28.0),
         Anchor::Centre,
         SMALL,
