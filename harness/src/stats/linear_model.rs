@@ -1,4 +1,4 @@
-//! The linear model of one cell: y[r,a] = round_r + treatment_t(a) (+ slot_s) + error.
+//! The linear model of one cell: `y[r,a] = round_r + treatment_t(a) (+ slot_s) + error`.
 //!
 //! One design matrix for any number of arms, least squares by QR. All copies of
 //! one treatment share one effect, so null copies are data and not a yardstick
