@@ -14,6 +14,8 @@ pub mod weights;
 
 pub mod convert;
 
+pub mod hub;
+
 pub mod backend;
 
 pub mod model;
