@@ -27,6 +27,7 @@ enum Command {
     Check(cli::check::Arguments),
     Inspect(cli::inspect::Arguments),
     Convert(cli::convert::Arguments),
+    Fetch(cli::fetch::Arguments),
     Generate(cli::generate::Arguments),
 }
 
@@ -45,6 +46,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         Some(Command::Inspect(arguments)) => cli::inspect::run(arguments),
         Some(Command::Convert(arguments)) => cli::convert::run(arguments),
         Some(Command::Generate(arguments)) => cli::generate::run(arguments),
+        Some(Command::Fetch(arguments)) => cli::fetch::run(arguments),
         None => Arguments::command()
             .error(
                 clap::error::ErrorKind::MissingSubcommand,

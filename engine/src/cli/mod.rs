@@ -7,6 +7,7 @@ pub mod check;
 pub mod compute;
 pub mod convert;
 pub mod exit_code;
+pub mod fetch;
 pub mod generate;
 pub mod inspect;
 pub mod model_argument;
