@@ -149,6 +149,25 @@ fn an_attempt_too_short_for_a_sample_is_judged_by_the_counters() {
 }
 
 #[test]
+fn a_compiler_that_comes_between_two_attempts_is_seen_before_or_after_the_second() {
+    let machine = Machine::new();
+    let mut guard = machine.guard(GuardKind::Cpu);
+    guard.begin();
+    assert_eq!(guard.end().rejected, None);
+    machine.process(300, 1, 300, "rustc", 1);
+    // At once, the look at the end of the first attempt may still serve.
+    let at_start = guard.begin();
+    assert!(at_start.is_some() || guard.end().rejected.unwrap().contains("300:rustc"));
+    machine.gone(300);
+    guard.wait_idle(&mut |_| {}).unwrap();
+    guard.begin();
+    assert_eq!(guard.end().rejected, None);
+    machine.process(301, 1, 301, "cc1", 1);
+    std::thread::sleep(Duration::from_millis(60));
+    assert!(guard.begin().unwrap().contains("301:cc1"));
+}
+
+#[test]
 fn somebody_who_is_there_at_the_start_is_reported_before_anything_runs() {
     let machine = Machine::new();
     let mut guard = machine.guard(GuardKind::Cpu);
