@@ -54,7 +54,7 @@ fn a_slower_commit_is_found_reported_and_gated() {
 }
 
 #[test]
-fn an_unchanged_program_under_another_commit_passes_as_null() {
+fn equal_code_under_another_commit_is_refused_before_anything_runs() {
     let project = Project::new();
     let base = project.commit(1000);
     fs::write(project.root().join("README"), "words").unwrap();
