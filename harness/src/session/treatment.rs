@@ -74,21 +74,23 @@ pub fn arrange(
     let mut warnings = Vec::new();
     for ((name, arm), outcome) in experiment.arms.iter().zip(built) {
         let mut planned = planned_arm(name, arm, &experiment.env, outcome);
-        let twin = arms
-            .iter()
-            .find(|earlier| same_code(earlier, &planned, builds));
+        let twins = || {
+            let earlier = arms.iter().enumerate();
+            earlier.filter(|(_, arm)| same_code(arm, &planned, builds))
+        };
+        // The same treatment tells most; then the same code from another source.
+        let twin = twins()
+            .find(|(_, arm)| arm.env == planned.env)
+            .or_else(|| twins().find(|(_, arm)| arm.build != planned.build))
+            .map(|(index, _)| index);
         if let Some(twin) = twin {
-            let same_env = twin.env == planned.env;
-            let same_build = twin.build == planned.build;
-            if experiment.identical == Identical::Refuse && (same_env || !same_build) {
-                return Err(refusal(twin, &planned, same_build, builds));
+            let same_env = arms[twin].env == planned.env;
+            let same_build = arms[twin].build == planned.build;
+            if experiment.identical == Identical::Refuse {
+                return Err(refusal(&arms[twin], &planned, same_build, builds));
             }
             if same_env {
-                warnings.push(format!(
-                    "arm `{name}` has the code and the environment of `{}`: it is measured as a null arm",
-                    twin.name
-                ));
-                planned.null_of = Some(twin.null_of.clone().unwrap_or_else(|| twin.name.clone()));
+                warnings.push(join(&mut arms, twin, &mut planned, &experiment.base));
             }
         }
         planned.treatment = treatment_of(&arms, &planned, builds);
@@ -96,6 +98,26 @@ pub fn arrange(
     }
     append_nulls(experiment, &mut arms);
     Ok(Arrangement { arms, warnings })
+}
+
+/// Makes one of two equal arms a null arm of the other, the base never; says which.
+fn join(arms: &mut [PlannedArm], twin: usize, planned: &mut PlannedArm, base: &str) -> String {
+    let root = arms[twin].null_of.as_ref().unwrap_or(&arms[twin].name);
+    let (null, of) = if planned.name == base {
+        (root.clone(), planned.name.clone())
+    } else {
+        (planned.name.clone(), root.clone())
+    };
+    if planned.name == base {
+        for arm in arms.iter_mut() {
+            if arm.name == null || arm.null_of.as_deref() == Some(&null) {
+                arm.null_of = Some(of.clone());
+            }
+        }
+    } else {
+        planned.null_of = Some(of.clone());
+    }
+    format!("arm `{null}` has the code and the environment of `{of}`: it is measured as a null arm")
 }
 
 fn planned_arm(
@@ -255,6 +277,33 @@ mod tests {
         assert_eq!(plan.arms[1].treatment, plan.arms[0].treatment);
         assert_ne!(plan.arms[2].treatment, plan.arms[0].treatment);
         assert_eq!(plan.warnings.len(), 1);
+    }
+
+    #[test]
+    fn the_base_never_becomes_a_null_arm_wherever_it_stands() {
+        let mut experiment = experiment("[main]", "as-null");
+        experiment.base = "main".into();
+        let builds = [build("a"), build("a")];
+        let plan = arrange(&experiment, &indices(&[0, 1, 1]), &builds).unwrap();
+        let null_of = |index: usize| plan.arms[index].null_of.as_deref();
+        assert_eq!((null_of(0), null_of(1)), (Some("main"), None));
+        assert!(
+            plan.warnings[0].starts_with("arm `base` has the code"),
+            "{:?}",
+            plan.warnings
+        );
+    }
+
+    #[test]
+    fn an_equal_treatment_is_found_behind_an_equal_build_with_another_environment() {
+        let mut experiment = experiment("[base]", "refuse");
+        let sync = experiment.arms["sync"].clone();
+        experiment.arms.insert("again".into(), sync);
+        let error = arrange(&experiment, &indices(&[0, 0, 0, 0]), &[build("a")]).unwrap_err();
+        assert!(error.to_string().contains("`base` and `main`"), "{error}");
+        experiment.arms.shift_remove("main");
+        let error = arrange(&experiment, &indices(&[0, 0, 0]), &[build("a")]).unwrap_err();
+        assert!(error.to_string().contains("`sync` and `again`"), "{error}");
     }
 
     #[test]
