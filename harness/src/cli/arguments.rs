@@ -14,7 +14,7 @@ const AFTER_HELP: &str = "\
 
 Exit codes: 0 done (gate: pass) · 10 gate: regressed · 11 gate: undecided · 12 gate: invalid · \
 2 usage or bad input · 69 a repository, tool or build is missing or broken · 70 internal fault · \
-74 reading or writing failed · 75 the machine never became quiet · 130, 143 ended by a signal";
+74 reading or writing failed · 75 the machine never became quiet or another run has the record · 130, 143 ended by a signal";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -136,17 +136,23 @@ pub fn with_default_command(arguments: Vec<OsString>) -> Vec<OsString> {
         .get_subcommands()
         .map(|command| command.get_name().to_owned())
         .collect();
-    let first = arguments
-        .iter()
-        .skip(1)
-        .position(|word| !word.to_string_lossy().starts_with('-'));
-    let Some(place) = first.map(|index| index + 1) else {
+    let words = arguments.iter().skip(1);
+    let mut words = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .take_while(|word| word != "--")
+        .filter(|word| !word.starts_with('-'));
+    let is_experiment = |word: &str| word.ends_with(".yaml") || word.ends_with(".yml");
+    let Some(first) = words.next() else {
         return arguments;
     };
-    let word = arguments[place].to_string_lossy().into_owned();
-    let is_file =
-        word.ends_with(".yaml") || word.ends_with(".yml") || PathBuf::from(&word).is_file();
-    if names.contains(&word) || word == "help" || !is_file {
+    if names.contains(&first) || first == "help" {
+        return arguments;
+    }
+    // The first word may be the value of an option (`--rounds 5 x.yaml`).
+    let is_run = is_experiment(&first)
+        || PathBuf::from(&first).is_file()
+        || words.any(|w| is_experiment(&w));
+    if !is_run {
         return arguments;
     }
     let mut completed = arguments;
@@ -172,6 +178,10 @@ mod tests {
             with_default_command(words("bench-run --quiet a.yml")),
             words("bench-run run --quiet a.yml")
         );
+        assert_eq!(
+            with_default_command(words("bench-run --rounds 7 a.yaml")),
+            words("bench-run run --rounds 7 a.yaml")
+        );
     }
 
     #[test]
@@ -182,6 +192,8 @@ mod tests {
             "bench-run",
             "bench-run help run",
             "bench-run typo",
+            "bench-run guard --idle-secs 3 -- cat a.yaml",
+            "bench-run typo -- cat a.yaml",
         ] {
             assert_eq!(with_default_command(words(line)), words(line), "{line}");
         }
