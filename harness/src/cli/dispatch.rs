@@ -32,11 +32,35 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
     };
     match dispatch(arguments.command) {
         Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            failure::exit_code(&error)
+        Err(error) => tell(&error),
+    }
+}
+
+/// Ends the process with an error, from whichever thread.
+#[expect(
+    clippy::exit,
+    reason = "the main thread waits in a call that no signal can end"
+)]
+pub(super) fn abandon(error: &anyhow::Error) -> ! {
+    std::process::exit(tell(error))
+}
+
+/// Prints an error with its causes; returns its exit code.
+fn tell(error: &anyhow::Error) -> i32 {
+    eprintln!("error: {}", with_causes(error));
+    failure::exit_code(error)
+}
+
+/// An error and its causes, each that is not part of the text before it.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
         }
     }
+    text
 }
 
 fn dispatch(command: Command) -> anyhow::Result<i32> {
@@ -69,5 +93,23 @@ pub fn print(text: &str) -> anyhow::Result<i32> {
             Err(anyhow::Error::new(error).context("cannot write to standard output"))
         }
         _ => Ok(exit_code::OK),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_stands_in_an_error_once() {
+        let io = || std::io::Error::other("no space");
+        let shown = crate::session::error::SessionError::Output {
+            path: "a.out".into(),
+            source: io(),
+        };
+        let text = with_causes(&anyhow::Error::new(shown));
+        assert_eq!(text.matches("no space").count(), 1, "{text}");
+        let hidden = anyhow::Error::new(io()).context("cannot print");
+        assert_eq!(with_causes(&hidden), "cannot print: no space");
     }
 }

@@ -38,7 +38,9 @@ fn of_session(error: &SessionError) -> i32 {
         SessionError::Record(error) => of_record(error),
         SessionError::Guard(error) => of_guard(error),
         SessionError::Output { .. } => exit_code::IO,
-        SessionError::Interrupted { signal, .. } => exit_code::of_signal(*signal),
+        SessionError::Interrupted { signal, .. } | SessionError::InterruptedEarly { signal } => {
+            exit_code::of_signal(*signal)
+        }
     }
 }
 
@@ -55,6 +57,8 @@ fn of_record(error: &RecordError) -> i32 {
         RecordError::Io { .. } | RecordError::Append { .. } | RecordError::Poisoned { .. } => {
             exit_code::IO
         }
+        // The same command works once the other run has ended.
+        RecordError::Busy { .. } => exit_code::GUARD_GAVE_UP,
         RecordError::Unstorable { .. } => exit_code::INTERNAL,
         _ => exit_code::USAGE,
     }

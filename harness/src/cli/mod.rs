@@ -8,6 +8,7 @@ pub mod gate;
 pub mod guard;
 mod guard_output;
 pub mod plan;
+mod preparing;
 pub mod progress;
 pub mod project;
 pub mod report;

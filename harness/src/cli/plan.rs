@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 
 use super::arguments::PlanArgs;
 use super::dispatch::print;
+use super::preparing::Preparing;
 use super::progress::Progress;
 use super::setup::Setup;
 use crate::analysis::reach::reach;
+use crate::execute::signal;
 use crate::record::format::Plan;
 use crate::record::rounds;
 use crate::session::prepare;
@@ -20,7 +22,9 @@ use crate::verdict::foresight::WANTED;
 pub fn run(arguments: &PlanArgs) -> anyhow::Result<i32> {
     let mut progress = Progress::new(arguments.quiet);
     let setup = Setup::new(&arguments.file)?;
-    let prepared = prepare::prepare(&setup.request(arguments.rounds, None), &mut progress)?;
+    let preparing = Preparing::watch(signal::install()?);
+    let request = setup.request(arguments.rounds, Some(preparing.stop()));
+    let prepared = preparing.end(prepare::prepare(&request, &mut progress))?;
     progress.finish();
     print(&describe(&prepared.plan))
 }

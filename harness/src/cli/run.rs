@@ -1,18 +1,17 @@
 //! `bench-run run`: prepare, measure, decide, report.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+
+use anyhow::Context as _;
 
 use super::arguments::RunArgs;
+use super::preparing::Preparing;
 use super::progress::Progress;
 use super::report_files;
 use super::setup::Setup;
 use super::{dispatch, gate};
 use crate::analysis::from_record::analyse;
 use crate::analysis::model::Analysis;
-use crate::build::builder;
 use crate::execute::process::ProcessExecutor;
 use crate::execute::signal::{self, Interrupt};
 use crate::exit_code;
@@ -22,6 +21,7 @@ use crate::record::format::Host;
 use crate::record::reader::{self, Record};
 use crate::record::rounds::{self, Next};
 use crate::record::store::{self, RecordDir, SealedPlan};
+use crate::session::artifacts::Artifacts;
 use crate::session::error::SessionError;
 use crate::session::observer::Observer as _;
 use crate::session::prepare::{self, Prepared};
@@ -35,8 +35,9 @@ pub fn run(arguments: &RunArgs) -> anyhow::Result<i32> {
     let setup = Setup::new(&arguments.file)?;
     let mut progress = Progress::new(arguments.quiet);
     let interrupt = signal::install()?;
-    let stop = stop_flag(interrupt);
-    let prepared = prepare::prepare(&setup.request(arguments.rounds, Some(&stop)), &mut progress)?;
+    let preparing = Preparing::watch(interrupt);
+    let request = setup.request(arguments.rounds, Some(preparing.stop()));
+    let prepared = preparing.end(prepare::prepare(&request, &mut progress))?;
     for warning in &prepared.plan.warnings {
         progress.warning(warning);
     }
@@ -82,9 +83,6 @@ fn start(
             ));
         }
         if let Some(record) = found.record {
-            for (build, dir) in record.plan.builds.iter().zip(&workplace.artifact_dirs) {
-                builder::unchanged(build, dir).map_err(SessionError::Changed)?;
-            }
             let sealed = store::seal(record.plan)?;
             return Ok(Started {
                 sealed,
@@ -124,11 +122,13 @@ fn measure(
     let mut guard = open::open(settings, &options, &mut |line| progress.waiting(line))
         .map_err(SessionError::Guard)?;
     let mut executor = ProcessExecutor::new(interrupt)?;
+    let mut artifacts = Artifacts::new(&started.sealed.plan, &started.workplace);
     let means = Means {
         workplace: &started.workplace,
         executor: &mut executor,
         guard: guard.as_mut(),
         interrupt,
+        unchanged: &mut || artifacts.check(),
         observer: progress,
     };
     run::run(&started.sealed, &started.directory, means)?;
@@ -145,16 +145,19 @@ fn tell(
     if !arguments.quiet {
         dispatch::print(&report_files::table(record, analysis))?;
     }
-    let mut lines = vec![format!(
-        "record  {}",
-        super::project::relative(&record.dir, root)
-    )];
+    let shown = super::project::relative(&record.dir, root);
+    let mut lines = vec![format!("record  {shown}")];
     if !arguments.no_report {
         let folder = arguments
             .reports
             .clone()
             .unwrap_or_else(|| report_files::default_folder(root));
-        let report = report_files::write(record, analysis, &folder, true)?;
+        let report = report_files::write(record, analysis, &folder, true).with_context(|| {
+            format!(
+                "everything is measured and on record in {shown}, but the report cannot be \
+                 written (`bench-run report` makes it from the record)"
+            )
+        })?;
         lines.push(format!(
             "report  {}",
             super::project::relative(&report, root)
@@ -164,15 +167,4 @@ fn tell(
         dispatch::print(&format!("{}\n", lines.join("\n")))?;
     }
     Ok(())
-}
-
-/// A flag that follows the signals, for code that cannot wait on them.
-fn stop_flag(interrupt: Interrupt) -> Arc<AtomicBool> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let shared = Arc::clone(&flag);
-    std::thread::spawn(move || {
-        while !interrupt.sleep(Duration::from_secs(3600)) {}
-        shared.store(true, Ordering::Relaxed);
-    });
-    flag
 }

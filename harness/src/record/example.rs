@@ -63,6 +63,8 @@ pub(crate) fn plan() -> Plan {
         tool: "bench-run 0.1.0".into(),
         experiment_sha256: crate::hash::sha256_hex(EXPERIMENT.as_bytes()),
         experiment_path: "experiments/window.yaml".into(),
+        rounds_option: None,
+        passed_env_check: None,
         sealed_at: "2026-03-01T10:00:00Z".into(),
         builds: vec![build('1'), build('2')],
         arms: vec![

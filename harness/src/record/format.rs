@@ -27,6 +27,14 @@ pub struct Plan {
     pub experiment_sha256: String,
     /// The file's path relative to the repository, for the reproduce section.
     pub experiment_path: String,
+    /// `--rounds`, where it stood in place of the file's number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds_option: Option<u32>,
+    /// Tells whether the values of the variables that attempts may see of the caller's
+    /// environment (`pass_env`) are still the same: 4 hex digits of a SHA-256, too few to
+    /// guess a value from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_env_check: Option<String>,
     /// When the plan was sealed, RFC 3339 in UTC, whole seconds.
     pub sealed_at: String,
     /// Every distinct build, in order of first use.

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::analysis::model::Analysis;
 use crate::experiment::model::{Experiment, GuardKind, OnUndecided, Rusage};
+use crate::record::format::Plan;
 use crate::record::reader::Record;
 use crate::unit;
 
@@ -60,7 +61,7 @@ pub(crate) fn method(record: &Record, analysis: &Analysis) -> Method {
         plan_sha256: record.plan_sha256.clone(),
         sealed_at: plan.sealed_at.clone(),
         tool: plan.tool.clone(),
-        command: command(&plan.experiment_path),
+        command: command(plan),
         experiment_sha256: plan.experiment_sha256.clone(),
         confidence: unit::value((1.0 - experiment.verdict.alpha) * 100.0) + " %",
         steps: vec![
@@ -74,9 +75,17 @@ pub(crate) fn method(record: &Record, analysis: &Analysis) -> Method {
     }
 }
 
-/// The command that runs the experiment at `path`.
-pub(crate) fn command(path: &str) -> String {
-    format!("bench-run {}", shell_words::quote(path))
+/// The command that runs the plan's experiment.
+pub(crate) fn command(plan: &Plan) -> String {
+    let rounds = plan.rounds_option;
+    let option = rounds.map_or_else(String::new, |rounds| format!(" --rounds {rounds}"));
+    // A file that begins with a dash would be taken for an option.
+    let dash = plan.experiment_path.starts_with('-');
+    format!(
+        "bench-run {}{}{option}",
+        if dash { "./" } else { "" },
+        shell_words::quote(&plan.experiment_path)
+    )
 }
 
 fn order_step(record: &Record) -> String {

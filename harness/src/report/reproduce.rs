@@ -32,7 +32,7 @@ pub(crate) fn reproduce(plan: &Plan) -> Reproduce {
         by_hand.push_str(&arm_commands(plan, arm));
     }
     Reproduce {
-        command: method::command(&plan.experiment_path),
+        command: method::command(plan),
         by_hand,
         passed_env: plan.experiment.pass_env.clone(),
     }

@@ -56,7 +56,10 @@ pub enum SessionError {
     #[error("attempts.jsonl: {0}")]
     OutOfStep(OutOfStep),
     /// A program was changed after its plan was sealed.
-    #[error("cannot resume: {0}")]
+    #[error(
+        "{0}: an attempt with it would be about another program than the plan names; \
+         the attempts on record stay as they are"
+    )]
     Changed(String),
     /// An option that cannot be used.
     #[error("{0}")]
@@ -71,6 +74,15 @@ pub enum SessionError {
         path: String,
         /// Why.
         source: io::Error,
+    },
+    /// Ended by a signal before anything was measured.
+    #[error(
+        "interrupted by signal {signal} while preparing; nothing was measured, finished builds \
+         are kept"
+    )]
+    InterruptedEarly {
+        /// The signal.
+        signal: i32,
     },
     /// Ended by a signal; the record can be resumed.
     #[error("interrupted by signal {signal}; the same command resumes after {done} attempts")]

@@ -4,6 +4,7 @@
 //! next until nothing does. Nothing here decides: what comes next is `record::rounds`'s
 //! affair, what an output means `metric`'s, whether an attempt was disturbed `guard`'s.
 
+pub mod artifacts;
 pub mod attempt;
 pub mod command;
 pub mod environment;

@@ -4,6 +4,7 @@
 //! on measuring.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -18,6 +19,7 @@ use crate::build::toolchain::Toolchain;
 use crate::experiment::load::{self, Loaded};
 use crate::experiment::matrix;
 use crate::experiment::model::{Arm, Experiment, MAX_ROUNDS, MIN_ROUNDS, Receipt, Submodules};
+use crate::hash::sha256_hex;
 use crate::plan::order;
 use crate::record::format::{Plan, PlannedArm, PlannedBuild, SCHEMA};
 use crate::source::cache_root::CacheRoot;
@@ -118,7 +120,7 @@ pub fn prepare(
     let cells = matrix::cells(&experiment);
     let (order, balanced) = orders(&experiment, &arrangement.arms, cells.len());
     let passed = experiment.pass_env.iter();
-    let passed_env = passed
+    let passed_env: Vec<(String, OsString)> = passed
         .filter_map(|name| Some((name.clone(), (request.variable)(name)?)))
         .collect();
     let plan = Plan {
@@ -126,6 +128,8 @@ pub fn prepare(
         tool: request.tool.to_owned(),
         experiment_sha256: loaded.bytes_sha256,
         experiment_path: request.experiment_path.to_owned(),
+        rounds_option: request.rounds,
+        passed_env_check: passed_env_check(&passed_env),
         sealed_at: jiff::Timestamp::now()
             .strftime("%Y-%m-%dT%H:%M:%SZ")
             .to_string(),
@@ -144,6 +148,21 @@ pub fn prepare(
         passed_env,
     };
     Ok(Prepared { plan, workplace })
+}
+
+/// What a resumed run compares: other values would be another measurement, and the
+/// values themselves (a home folder, a token) must not be recorded.
+fn passed_env_check(passed: &[(String, OsString)]) -> Option<String> {
+    const DIGITS: usize = 4;
+    let mut bytes = Vec::new();
+    for (name, value) in passed {
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.push(b'=');
+        bytes.extend_from_slice(value.as_bytes());
+        bytes.push(0);
+    }
+    let hash = sha256_hex(&bytes);
+    (!passed.is_empty()).then(|| hash.chars().take(DIGITS).collect())
 }
 
 /// Builds arms one after the other; equal builds share an entry.

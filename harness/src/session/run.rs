@@ -26,6 +26,8 @@ pub struct Means<'a> {
     pub guard: &'a mut dyn Guard,
     /// Asked between attempts whether to stop.
     pub interrupt: Interrupt,
+    /// Whether the programs still are the plan's; asked around every attempt.
+    pub unchanged: &'a mut dyn FnMut() -> Result<(), SessionError>,
     /// Told how it goes.
     pub observer: &'a mut dyn Observer,
 }
@@ -33,8 +35,8 @@ pub struct Means<'a> {
 /// Runs what is left of `sealed` into `directory`.
 ///
 /// # Errors
-/// A record that cannot be written, a machine that never becomes quiet, a signal. The
-/// record stays whole, and the same call resumes it.
+/// A record that cannot be written, a machine that never becomes quiet, a program that is
+/// no longer the plan's, a signal. The record stays whole, and the same call resumes it.
 pub fn run(
     sealed: &SealedPlan,
     directory: &RecordDir,
@@ -45,6 +47,7 @@ pub fn run(
         executor,
         guard,
         interrupt,
+        unchanged,
         observer,
     } = means;
     let (mut writer, notes) = Writer::open(directory, &sealed.sha256)?;
@@ -72,6 +75,7 @@ pub fn run(
         if let Some(signal) = interrupt.interrupted() {
             return Err(SessionError::Interrupted { signal, done });
         }
+        unchanged()?;
         let fresh = !attempts[resumed_at..]
             .last()
             .is_some_and(|last| same_round(last, place));
@@ -86,6 +90,8 @@ pub fn run(
             // The attempt was cut short by the signal: it is no row.
             return Err(SessionError::Interrupted { signal, done });
         }
+        // Changed meanwhile, nobody knows which program the numbers belong to.
+        unchanged()?;
         writer.append(&row)?;
         progress.apply(&row).map_err(SessionError::OutOfStep)?;
         attempts.push(row);
@@ -199,6 +205,7 @@ mod tests {
             executor: &mut executor,
             guard,
             interrupt: Interrupt::never(),
+            unchanged: &mut || Ok(()),
             observer: &mut Silent,
         };
         run(sealed, directory, means).unwrap();

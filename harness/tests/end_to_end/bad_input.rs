@@ -224,3 +224,55 @@ fn a_full_disk_is_an_error_of_its_own_and_leaves_the_record_readable() {
     assert!(again.status.success(), "{}", stderr(&again));
     assert_eq!(project.records().len(), 1, "the same record goes on");
 }
+
+#[test]
+fn a_program_that_is_built_anew_during_the_run_ends_it() {
+    let project = Project::new();
+    let base = project.commit(1000);
+    let file = project.experiment(&base, &base, "env: { NAP: '0.1' }\n");
+    let text = fs::read_to_string(&file).unwrap();
+    let program = project.root().join("cache/prog");
+    let built = |rate: &str| {
+        let script = fs::read_to_string(project.root().join("prog.sh")).unwrap();
+        fs::write(&program, script.replace("rate=1000", rate)).unwrap();
+    };
+    built("rate=980");
+    std::process::Command::new("chmod")
+        .args(["+x", "cache/prog"])
+        .current_dir(project.root())
+        .status()
+        .unwrap();
+    let main = format!("main: {{ rev: {base} }}");
+    fs::write(&file, text.replace(&main, "main: { binary: cache/prog }")).unwrap();
+    let mut child = project.command(&["x.yaml", "--gate", "--no-report", "--quiet"]);
+    let child = child.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let rows = || {
+        let record = project.records().into_iter().next();
+        record.and_then(|record| fs::read_to_string(record.join("attempts.jsonl")).ok())
+    };
+    while rows().is_none_or(|rows| rows.lines().count() < 4) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    built("rate=2000");
+    let output = child.wait_with_output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(69), "{text}");
+    assert!(text.contains("prog has changed"), "{text}");
+    assert!(!rows().unwrap().contains("\"rate_tok_s\":2000"));
+}
+
+#[test]
+fn a_report_that_cannot_be_written_does_not_hide_where_the_record_is() {
+    let project = Project::new();
+    let (base, main) = (project.commit(1000), project.commit(990));
+    project.experiment(&base, &main, "");
+    fs::write(project.root().join("docs"), "a file").unwrap();
+    let output = project.bench_run(&["x.yaml", "--quiet"]);
+    assert_eq!(output.status.code(), Some(74), "{}", stderr(&output));
+    let record = project.records()[0].file_name().unwrap().to_owned();
+    let text = stderr(&output);
+    assert!(
+        text.contains(&format!("results/{}", record.to_string_lossy())),
+        "{text}"
+    );
+}

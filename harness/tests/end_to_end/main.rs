@@ -206,3 +206,18 @@ fn a_plan_is_printed_without_measuring() {
     }
     assert!(project.records().is_empty());
 }
+
+#[test]
+fn the_command_in_the_report_measures_as_many_rounds_as_the_report_is_about() {
+    let project = Project::new();
+    let (base, main) = (project.commit(1000), project.commit(990));
+    project.experiment(&base, &main, "rounds: 5\n");
+    let output = project.bench_run(&["--rounds", "3", "x.yaml", "--quiet", "--host", "t"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let reports = fs::read_dir(project.root().join("docs/benchmark_results")).unwrap();
+    let report = reports
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let text = fs::read_to_string(report.unwrap()).unwrap();
+    assert!(text.contains("\nbench-run x.yaml --rounds 3\n"), "{text}");
+}

@@ -51,7 +51,10 @@ fn a_run_that_is_killed_again_and_again_ends_with_the_same_rows() {
             break;
         }
         child.kill().unwrap();
-        child.wait().unwrap();
+        if child.wait().unwrap().success() {
+            // It ended by itself between the question and the kill.
+            break;
+        }
         kills += 1;
     }
     assert!(kills >= 2, "nothing was killed");
@@ -97,4 +100,73 @@ fn a_signal_stops_the_run_cleanly_and_says_how_to_go_on() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(143), "{}", stderr(&output));
     assert!(stderr(&output).contains("resumes"), "{}", stderr(&output));
+}
+
+#[test]
+fn another_value_of_a_passed_variable_does_not_go_on_with_the_old_rows() {
+    let project = project_with_experiment();
+    let file = project.root().join("x.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(
+        &file,
+        text.replace("env: { NAP: '0.02' }", "pass_env: [NAP]"),
+    )
+    .unwrap();
+    let run = |nap: &str| {
+        let mut command = project.command(&["run", "x.yaml", "--quiet", "--no-report"]);
+        command.env("NAP", nap);
+        command
+    };
+    let mut child = run("0.1").spawn().unwrap();
+    let rows = || {
+        let record = project.records().into_iter().next();
+        record.and_then(|record| fs::read_to_string(record.join("attempts.jsonl")).ok())
+    };
+    while rows().is_none_or(|rows| rows.lines().count() < 3) {
+        sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(run("0.01").status().unwrap().success());
+    assert_eq!(project.records().len(), 2);
+    let plan = fs::read_to_string(project.records()[1].join("plan.json")).unwrap();
+    assert!(!plan.contains("0.01"), "the value is not recorded");
+}
+
+#[test]
+fn a_signal_while_an_arm_is_built_ends_the_build_and_is_no_failed_build() {
+    let project = project_with_experiment();
+    let file = project.root().join("x.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(
+        &file,
+        text.replace("command: mkdir", "command: sleep 77; mkdir"),
+    )
+    .unwrap();
+    for sub_command in ["run", "plan"] {
+        let building = || {
+            let child = project
+                .command(&[sub_command, "x.yaml", "--quiet"])
+                .stderr(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            sleep(Duration::from_millis(700));
+            child
+        };
+        // The second waits for the lock of the first one's build.
+        for child in [building(), building()].into_iter().rev() {
+            let kill = std::process::Command::new("kill")
+                .args(["-s", "TERM", &child.id().to_string()])
+                .status();
+            assert!(kill.unwrap().success());
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(output.status.code(), Some(143), "{}", stderr(&output));
+            let text = stderr(&output);
+            assert!(text.contains("while preparing"), "{text}");
+        }
+    }
+    let left = std::process::Command::new("pgrep")
+        .args(["-f", "sleep 77"])
+        .output();
+    assert!(left.unwrap().stdout.is_empty(), "the build goes on alone");
 }
