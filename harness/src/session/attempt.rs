@@ -85,7 +85,12 @@ impl Bench<'_> {
             .map(|path| self.relative(path))
             .collect();
         self.judge(&mut row, place, &ended, &files.0, earlier);
-        if let (Some(who), Outcome::Ok) = (guard.rejected, &row.outcome) {
+        // A crash or a wrong answer is the program's own on any machine; running out of
+        // time need not be.
+        let may_be_the_machine = matches!(row.outcome, Outcome::Ok | Outcome::TimedOut { .. });
+        if let Some(who) = guard.rejected
+            && may_be_the_machine
+        {
             row.outcome = Outcome::Rejected { reason: who };
         }
         Ok(row)
