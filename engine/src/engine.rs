@@ -6,13 +6,13 @@ use std::sync::Arc;
 use crate::backend;
 use crate::backend::interface::{
     Arithmetic, Backend, BackendChoice, HeadRequest, HeadShape, KernelReport, LayerCacheShape,
-    Sampling, SequenceId, Step, StepOutput, StepShape, Ticket, TokenSource,
+    Sampling, SequenceId, Step, StepOutput, StepShape, Ticket, TokenSource, UndoWork,
 };
 use crate::device_profile::DeviceProfile;
 use crate::error::{BackendError, LoadError};
-use crate::kv_cache::{CacheCursor, FullCursor, RotatingCursor};
+use crate::kv_cache::{CacheCursor, FullCursor, RewindableCache, RotatingCursor};
 use crate::model::census::Census;
-use crate::model::family::{CacheKind, cache_kinds};
+use crate::model::family::{CacheKind, cache_kinds, layer_cache_kind};
 use crate::model::parts::Loading;
 use crate::model::{ModelConfig, family};
 use crate::weights::WeightStore;
@@ -20,6 +20,10 @@ use crate::weights::synthetic::manifest::Manifest;
 
 /// Tokens of a prompt that one step takes, unless options say otherwise.
 pub const DEFAULT_PREFILL_CHUNK_TOKENS: usize = 2048;
+
+/// Single-token steps that a sequence can take back: as many as the decode pipeline ever has
+/// outstanding.
+pub const REWIND_DEPTH: usize = 2;
 
 /// How to load a folder.
 #[derive(Debug, Clone)]
@@ -170,7 +174,8 @@ impl Engine {
             synthetic: config.synthetic,
             end_tokens: config.end_tokens.clone(),
         };
-        let layer_shape = LayerCacheShape {
+        let layer_shape = |layer| LayerCacheShape {
+            cache_kind: layer_cache_kind(&config, layer),
             kv_heads: config.kv_heads,
             head_dim: config.head_dim,
         };
@@ -178,13 +183,50 @@ impl Engine {
             shared: Arc::new(Shared {
                 info,
                 kinds: cache_kinds(&config),
-                cache_shapes: vec![layer_shape; config.layers],
+                cache_shapes: (0..config.layers).map(layer_shape).collect(),
                 prefill_chunk_tokens: shape.chunk_tokens,
                 max_context_tokens: options.max_context_tokens.unwrap_or(usize::MAX),
                 arithmetic: options.arithmetic,
                 backend: device.finish(program, shape)?,
             }),
         })
+    }
+
+    /// An engine on a device that tests made; it has no model.
+    #[cfg(test)]
+    pub(crate) fn on_device(
+        backend: Box<dyn Backend>,
+        kinds: Vec<CacheKind>,
+        cache_shapes: Vec<LayerCacheShape>,
+        max_context_tokens: usize,
+    ) -> Self {
+        let info = ModelInfo {
+            family: "none".to_owned(),
+            layers: cache_shapes.len(),
+            vocab_size: 0,
+            hidden_size: 0,
+            window_tokens: None,
+            full_cache_layers: 0,
+            window_cache_layers: 0,
+            kv_row_elements: 0,
+            max_position_tokens: None,
+            quantisation: String::new(),
+            bytes_per_token: 0,
+            model_hash: String::new(),
+            synthetic: true,
+            end_tokens: Vec::new(),
+        };
+        Self {
+            shared: Arc::new(Shared {
+                info,
+                kinds,
+                cache_shapes,
+                prefill_chunk_tokens: 16,
+                max_context_tokens,
+                arithmetic: Arithmetic::Float32,
+                backend,
+            }),
+        }
     }
 
     /// What was loaded.
@@ -245,10 +287,13 @@ impl Engine {
                 CacheCursor::Rotating(RotatingCursor::new(window_tokens))
             }
         };
+        let cache = |kind| RewindableCache::new(cursor(kind), REWIND_DEPTH);
         Ok(Sequence {
             engine: self.clone(),
             id,
-            cursors: self.shared.kinds.iter().map(cursor).collect(),
+            caches: self.shared.kinds.iter().map(cache).collect(),
+            speculative: false,
+            undo: UndoCount::default(),
         })
     }
 
@@ -258,6 +303,19 @@ impl Engine {
     /// When the step failed or the ticket is not outstanding.
     pub fn read(&self, ticket: Ticket) -> Result<StepOutput, BackendError> {
         self.shared.backend.read(ticket)
+    }
+
+    /// What the device has done for rewinding, of all sequences, by the steps that were read.
+    pub fn undo_work(&self) -> UndoWork {
+        self.shared.backend.undo_work()
+    }
+
+    /// Layers whose cache is of the kind `cache_kind`.
+    fn layers_of_kind(&self, cache_kind: usize) -> usize {
+        let layers = self.shared.cache_shapes.iter();
+        layers
+            .filter(|shape| shape.cache_kind == cache_kind)
+            .count()
     }
 
     /// Gives up a step's output.
@@ -288,12 +346,25 @@ impl StepRequest {
     }
 }
 
+/// What a sequence recorded and took back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UndoCount {
+    /// Rows that steps were told to save; a key and a value of one layer are two.
+    pub rows_recorded: usize,
+    /// Times that steps were taken back.
+    pub rewinds: usize,
+    /// Steps taken back.
+    pub appends_rewound: usize,
+}
+
 /// One text in progress: cursors here, keys and values on the device until it is dropped.
 #[derive(Debug)]
 pub struct Sequence {
     engine: Engine,
     id: SequenceId,
-    cursors: Vec<CacheCursor>,
+    caches: Vec<RewindableCache>,
+    speculative: bool,
+    undo: UndoCount,
 }
 
 impl Sequence {
@@ -304,12 +375,29 @@ impl Sequence {
 
     /// Tokens fed so far, submitted steps included.
     pub fn offset_tokens(&self) -> usize {
-        self.cursors.first().map_or(0, CacheCursor::offset_tokens)
+        let first = self.caches.first();
+        first.map_or(0, |cache| cache.cursor().offset_tokens())
     }
 
     /// Whether any window has been written past its end by single tokens.
     pub fn has_wrapped(&self) -> bool {
-        self.cursors.iter().any(CacheCursor::has_wrapped)
+        self.caches.iter().any(|cache| cache.cursor().has_wrapped())
+    }
+
+    /// Its caches, for those who decide how to decode.
+    pub fn caches(&self) -> &[RewindableCache] {
+        &self.caches
+    }
+
+    /// What was recorded and taken back so far.
+    pub fn undo_count(&self) -> UndoCount {
+        self.undo
+    }
+
+    /// Opens or closes the speculative scope: inside, single-token steps save what they overwrite,
+    /// so that up to [`REWIND_DEPTH`] of them can be taken back.
+    pub fn set_speculative(&mut self, open: bool) {
+        self.speculative = open;
     }
 
     /// Queues one forward pass over `input` and moves the cursors past it.
@@ -337,19 +425,46 @@ impl Sequence {
                 wanted_tokens,
             });
         }
-        let mut cursors = self.cursors.clone();
-        let caches = cursors.iter_mut().map(|c| c.append(tokens)).collect();
+        let in_scope = self.speculative;
+        let mut caches = self.caches.clone();
+        let appended = caches.iter_mut().map(|c| c.append(tokens, in_scope));
+        let plans: Vec<_> = appended.collect();
+        let saving = (0..plans.len()).filter(|kind| plans[*kind].save.is_some());
+        let rows = saving.map(|kind| 2 * self.engine.layers_of_kind(kind));
+        let rows_recorded: usize = rows.sum();
         let ticket = self.engine.shared.backend.submit(Step {
             sequence: self.id,
             input,
             first_position,
-            caches,
+            caches: plans,
             head: request.head,
             sampling: request.sampling,
             capture_hidden: request.capture_hidden,
         })?;
-        self.cursors = cursors;
+        self.caches = caches;
+        self.undo.rows_recorded += rows_recorded;
         Ok(ticket)
+    }
+
+    /// Takes back the newest `appends` single-token steps, as if they had never been submitted; 0
+    /// is no change. Their tickets can still be read or discarded.
+    ///
+    /// # Errors
+    /// When that would not be exact, or the device has stopped; the sequence is then as it was.
+    pub fn rewind(&mut self, appends: usize) -> Result<(), BackendError> {
+        if appends == 0 {
+            return Ok(());
+        }
+        let mut caches = self.caches.clone();
+        let undo: Result<Vec<_>, _> = caches.iter_mut().map(|c| c.rewind(appends)).collect();
+        let undo = undo.map_err(|refusal| BackendError::CannotRewind {
+            reason: refusal.to_string(),
+        })?;
+        self.engine.shared.backend.rewind(self.id, undo)?;
+        self.caches = caches;
+        self.undo.rewinds += 1;
+        self.undo.appends_rewound += appends;
+        Ok(())
     }
 }
 

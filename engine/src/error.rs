@@ -159,6 +159,12 @@ pub enum BackendError {
         /// Its number.
         sequence: u64,
     },
+    /// Steps that cannot be taken back exactly; the sequence is as it was.
+    #[error("{reason}")]
+    CannotRewind {
+        /// What the cache says.
+        reason: String,
+    },
     /// The device stopped working; nothing more can be submitted.
     #[error("the device stopped: {reason}")]
     Stopped {

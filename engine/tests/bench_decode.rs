@@ -78,7 +78,7 @@ fn the_text_keeps_its_lines_and_labels() {
         "  Generated tokens: #".to_owned(),
         "  Prefill:          # ms (# tok/s)".to_owned(),
         "  Decode:           # ms (# tok/s)".to_owned(),
-        "  Decode path:      generator".to_owned(),
+        "  Decode path:      engine".to_owned(),
         "  MLX peak memory:  # GB".to_owned(),
     ];
     assert_eq!(shape, expected);
@@ -92,8 +92,13 @@ fn the_json_has_every_documented_field_and_only_finite_numbers() {
     let names: Vec<&str> = fields.keys().map(String::as_str).collect();
     assert_eq!(names, FIELDS);
     // Only these may be null: the first outside git, the others where the
-    // model or the operating system has none.
-    let nullable = ["dirty", "window_tokens", "peak_resident_bytes"];
+    // model, the operating system or the loop has none.
+    let nullable = [
+        "dirty",
+        "window_tokens",
+        "peak_resident_bytes",
+        "sync_reason",
+    ];
     for (name, value) in fields {
         assert!(
             !value.is_null() || nullable.contains(&name.as_str()),
@@ -114,7 +119,7 @@ fn the_json_has_every_documented_field_and_only_finite_numbers() {
 }
 
 #[rustfmt::skip]
-const FIELDS: [&str; 67] = [
+const FIELDS: [&str; 72] = [
     "program", "version", "commit", "dirty", "features", "target", "profile",
     "model", "synthetic", "model_hash", "family", "layers", "vocab_size", "window_tokens",
     "quantisation", "tokenizer", "chat_template",
@@ -125,7 +130,8 @@ const FIELDS: [&str; 67] = [
     "inter_token_p50_ms", "inter_token_p99_ms",
     "generated_tokens", "stopped", "distinct_tokens", "token_sha256", "logits_sha256",
     "logits_finite",
-    "decode_path", "lookahead_steps", "undo_rows_recorded", "rewinds", "dropped_steps", "wrapped",
+    "decode_path", "lookahead_steps", "undo_rows_recorded", "undo_rows_copied", "undo_launches",
+    "rewinds", "appends_rewound", "dropped_steps", "wrapped", "forced_sync", "sync_reason",
     "dequant_cache_hits", "dequant_cache_misses", "dequant_cache_bytes", "route_counts",
     "active_bytes", "cache_bytes", "peak_bytes", "peak_resident_bytes", "memory",
     "weight_bytes_per_token", "kv_bytes_per_token", "decode_bytes_s", "read_bandwidth_bytes_s",
@@ -302,4 +308,45 @@ fn damaged_folders_are_one_clear_line_that_names_the_file() {
 fn truncate(path: &Path, bytes: u64) {
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     file.set_len(bytes).unwrap();
+}
+
+fn json_with(environment: &[(&str, &str)], arguments: &str) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_mlxcel-bench-decode"))
+        .args(format!("{arguments} --json").split_whitespace())
+        .env("MLXCEL_SYNTH_CACHE", cache())
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn three_loops_give_one_text_and_say_how_they_worked() {
+    let generator = json(&format!("{SMALL} --loop generator"));
+    let engine = json(SMALL);
+    // An empty value counts: the variable is there.
+    let sync = json_with(&[("MLXCEL_FORCE_SYNC", "")], SMALL);
+    for field in ["token_sha256", "logits_sha256"] {
+        assert_eq!(generator[field], engine[field], "{field}");
+        assert_eq!(generator[field], sync[field], "{field}");
+    }
+    assert_eq!(generator["decode_path"], "generator");
+    assert_eq!(generator["dropped_steps"], 1);
+    assert_eq!(generator["undo_rows_recorded"], 0);
+    assert_eq!(engine["decode_path"], "engine");
+    assert_eq!(engine["lookahead_steps"], 23);
+    assert_eq!(engine["rewinds"], 0, "a spent budget has no step behind it");
+    assert_eq!(engine["sync_reason"], Value::Null);
+    // 24 steps over a full window; a key and a value in each windowed layer of the tiny model.
+    let per_step = 2 * 4;
+    assert_eq!(engine["undo_rows_recorded"], 24 * per_step);
+    assert_eq!(engine["undo_rows_copied"], 24 * per_step);
+    assert_eq!(sync["decode_path"], "engine");
+    assert_eq!(sync["forced_sync"], true);
+    assert_eq!(sync["sync_reason"], "forced_sync");
+    assert_eq!(
+        (&sync["lookahead_steps"], &sync["undo_rows_recorded"]),
+        (&0.into(), &0.into())
+    );
 }

@@ -10,7 +10,7 @@
 
 use crate::device_profile::DeviceProfile;
 use crate::error::{BackendError, LoadError};
-use crate::kv_cache::CachePlan;
+use crate::kv_cache::{CachePlan, CacheUndo};
 use crate::quant::AffineFormat;
 use crate::weights::TensorView;
 
@@ -362,6 +362,8 @@ pub struct StepOutput {
 /// Shape of a layer's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerCacheShape {
+    /// Index into [`Step::caches`]: layers of one kind move together.
+    pub cache_kind: usize,
     /// Key and value heads.
     pub kv_heads: usize,
     /// Elements of one head.
@@ -375,6 +377,29 @@ pub struct KernelReport {
     pub by_role: Vec<(String, String)>,
     /// Storage type of keys and values.
     pub kv_dtype: String,
+}
+
+/// What a device did so that steps can be taken back, since it started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct UndoWork {
+    /// Rows copied before they were overwritten; a key and a value are two.
+    pub rows_copied: u64,
+    /// Pieces of work that were given to the device for that alone.
+    pub launches: u64,
+    /// Rows put back.
+    pub rows_restored: u64,
+}
+
+impl UndoWork {
+    /// What was done since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            rows_copied: self.rows_copied - earlier.rows_copied,
+            launches: self.launches - earlier.launches,
+            rows_restored: self.rows_restored - earlier.rows_restored,
+        }
+    }
 }
 
 /// A device with a model on it.
@@ -411,4 +436,15 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
 
     /// Gives up a step's output; the step itself still runs.
     fn discard(&self, ticket: Ticket);
+
+    /// Queues the taking back of a sequence's newest single-token steps, one entry for each kind of
+    /// cache. Steps that failed are taken back, too: the sequence works again if it had stopped at
+    /// one of them.
+    ///
+    /// # Errors
+    /// When the device has stopped.
+    fn rewind(&self, sequence: SequenceId, undo: Vec<CacheUndo>) -> Result<(), BackendError>;
+
+    /// What has been done for rewinding so far, by the steps that were read.
+    fn undo_work(&self) -> UndoWork;
 }

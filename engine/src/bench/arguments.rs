@@ -72,8 +72,8 @@ pub struct Arguments {
           value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub threads: u16,
 
-    /// Decode loop
-    #[arg(long = "loop", value_enum, default_value_t = LoopArgument::Generator)]
+    /// Decode loop; MLXCEL_FORCE_SYNC, set to anything, makes the engine's steps synchronous
+    #[arg(long = "loop", value_enum, default_value_t = LoopArgument::Engine)]
     pub decode_loop: LoopArgument,
 
     /// Most tokens of the prompt in one step
@@ -140,6 +140,8 @@ impl ArithmeticArgument {
 /// `--loop`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LoopArgument {
+    /// One step ahead of the read, taken back exactly where the text ends
+    Engine,
     /// The pre-epic loop: reads each token one step late, records nothing
     Generator,
 }
@@ -252,7 +254,7 @@ mod tests {
             "--prefill-chunk 0",
             "--backend metal",
             "--arithmetic int4",
-            "--loop engine",
+            "--loop sideways",
         ] {
             assert!(parse(&format!("-m x {line}")).is_err(), "{line}");
         }

@@ -4,7 +4,7 @@ use super::bandwidth::ReadBandwidth;
 use super::latency::Latency;
 use super::measure::{LogitsDigest, Measurement, Pass};
 use crate::backend::interface::{Arithmetic, KernelReport};
-use crate::decode::{GeneratorStatistics, StopReason};
+use crate::decode::{DecodeStatistics, StopReason};
 use crate::device_profile::DeviceProfile;
 use crate::engine::ModelInfo;
 use crate::memory::MemoryUse;
@@ -76,13 +76,11 @@ fn pass() -> Pass {
             p99_ns: 17_100_000,
         },
         tokens: (0..129).map(|index| index % 100).collect(),
-        statistics: GeneratorStatistics {
-            decode_path: "generator",
-            lookahead_steps: 0,
-            undo_rows_recorded: 0,
-            rewinds: 0,
-            dropped_steps: 1,
+        statistics: DecodeStatistics {
+            decode_path: "engine",
+            lookahead_steps: 127,
             wrapped: true,
+            ..DecodeStatistics::default()
         },
         stopped: Some(StopReason::MaxTokens),
     }

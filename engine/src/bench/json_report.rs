@@ -105,10 +105,7 @@ fn speed(m: &Measurement) -> Value {
 }
 
 fn output(m: &Measurement) -> Value {
-    let stopped = m.pass.stopped.map(|reason| match reason {
-        StopReason::EndToken => "end_token",
-        StopReason::MaxTokens => "max_tokens",
-    });
+    let stopped = m.pass.stopped.map(StopReason::name);
     json!({
         "generated_tokens": m.pass.decoded_tokens(),
         "stopped": stopped,
@@ -125,9 +122,14 @@ fn path(m: &Measurement) -> Value {
         "decode_path": statistics.decode_path,
         "lookahead_steps": statistics.lookahead_steps,
         "undo_rows_recorded": statistics.undo_rows_recorded,
+        "undo_rows_copied": statistics.undo_rows_copied,
+        "undo_launches": statistics.undo_launches,
         "rewinds": statistics.rewinds,
+        "appends_rewound": statistics.appends_rewound,
         "dropped_steps": statistics.dropped_steps,
         "wrapped": statistics.wrapped,
+        "forced_sync": statistics.forced_sync,
+        "sync_reason": statistics.sync_reason,
         // No route of this back end dequantises whole matrices.
         "dequant_cache_hits": 0,
         "dequant_cache_misses": 0,

@@ -4,14 +4,17 @@ use std::time::Instant;
 
 use sha2::{Digest, Sha256};
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, LoopArgument};
 use super::bandwidth::{self, ReadBandwidth};
 use super::latency::Latency;
 use super::prompt::Tokenizer;
 use crate::backend::interface::{Arithmetic, KernelReport};
-use crate::decode::{Generator, GeneratorStatistics, Sampler, StopReason, StopRule};
+use crate::decode::{
+    DecodeLoop, DecodeStatistics, DirectEngine, Generator, LookaheadOptions, Sampler, StopReason,
+    StopRule,
+};
 use crate::device_profile::DeviceProfile;
-use crate::engine::{Engine, LoadProgress, ModelInfo};
+use crate::engine::{Engine, LoadProgress, ModelInfo, Sequence};
 use crate::error::{BackendError, LoadError};
 use crate::memory::{self, MemoryUse};
 use crate::tokenizer::TokenizerError;
@@ -91,7 +94,7 @@ pub struct Pass {
     /// The first token, which prefill gave, and those decoded after it.
     pub tokens: Vec<u32>,
     /// What the loop did.
-    pub statistics: GeneratorStatistics,
+    pub statistics: DecodeStatistics,
     /// Why it ended.
     pub stopped: Option<StopReason>,
 }
@@ -144,6 +147,7 @@ pub struct LogitsDigest {
 pub fn measure(
     folder: &std::path::Path,
     arguments: &Arguments,
+    lookahead: LookaheadOptions,
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<Measurement, MeasureError> {
     memory::start_phase();
@@ -163,13 +167,19 @@ pub fn measure(
     memory::start_phase();
     let logits = match arguments.warmup_tokens() {
         0 => None,
-        count => Some(warm_up(&engine, &build_prompt()?, count, arguments)?),
+        count => Some(warm_up(
+            &engine,
+            &build_prompt()?,
+            count,
+            arguments,
+            lookahead,
+        )?),
     };
     let after_warmup = memory::now();
 
     memory::start_phase();
     let prompt = build_prompt()?;
-    let pass = measured_pass(&engine, &prompt, arguments)?;
+    let pass = measured_pass(&engine, &prompt, arguments, lookahead)?;
     let after_pass = memory::now();
     let peak_resident_bytes = memory::peak_resident_bytes();
 
@@ -217,26 +227,26 @@ fn warm_up(
     prompt: &[u32],
     decode_tokens: usize,
     arguments: &Arguments,
+    lookahead: LookaheadOptions,
 ) -> Result<LogitsDigest, BackendError> {
     let mut sequence = engine.new_sequence()?;
-    let sampler = Sampler::new(arguments.sampler_options());
     // An end token is no reason to warm up less.
     let stop = StopRule {
         max_tokens: decode_tokens + 1,
         end_tokens: Vec::new(),
     };
-    let mut generator = Generator::new(&mut sequence, sampler, stop).with_logits(true);
+    let mut decoder = decoder(&mut sequence, stop, arguments, lookahead, true);
     let mut hash = Sha256::new();
     let mut finite = true;
-    let mut step = Some(generator.prefill(prompt)?);
+    let mut step = Some(decoder.prefill(prompt)?);
     while let Some(decoded) = step {
         for logit in &decoded.logits {
             finite &= logit.is_finite();
             hash.update(logit.to_le_bytes());
         }
-        step = generator.next()?;
+        step = decoder.next()?;
     }
-    generator.finish()?;
+    decoder.finish()?;
     Ok(LogitsDigest {
         sha256: hex(&hash.finalize()),
         finite,
@@ -247,6 +257,7 @@ fn measured_pass(
     engine: &Engine,
     prompt: &[u32],
     arguments: &Arguments,
+    lookahead: LookaheadOptions,
 ) -> Result<Pass, BackendError> {
     let decode_tokens = arguments.decode_tokens();
     let stop = StopRule {
@@ -256,25 +267,24 @@ fn measured_pass(
             false => engine.model().end_tokens.clone(),
         },
     };
-    let sampler = Sampler::new(arguments.sampler_options());
     let mut gaps_ns = Vec::with_capacity(decode_tokens);
     let mut tokens = Vec::with_capacity(decode_tokens + 1);
 
     let start = Instant::now();
     let mut sequence = engine.new_sequence()?;
     let prefill_start = Instant::now();
-    let mut generator = Generator::new(&mut sequence, sampler, stop);
-    tokens.push(generator.prefill(prompt)?.token);
+    let mut decoder = decoder(&mut sequence, stop, arguments, lookahead, false);
+    tokens.push(decoder.prefill(prompt)?.token);
     let first_token = Instant::now();
     let mut last_token = first_token;
-    while let Some(decoded) = generator.next()? {
+    while let Some(decoded) = decoder.next()? {
         let now = Instant::now();
         gaps_ns.push(nanoseconds(now - last_token));
         tokens.push(decoded.token);
         last_token = now;
     }
-    let stopped = generator.stopped();
-    let statistics = generator.finish()?;
+    let stopped = decoder.stopped();
+    let statistics = decoder.finish()?;
     Ok(Pass {
         prompt_tokens: prompt.len(),
         prefill_ns: nanoseconds(first_token - prefill_start),
@@ -285,6 +295,25 @@ fn measured_pass(
         statistics,
         stopped,
     })
+}
+
+/// The loop that was asked for.
+fn decoder<'a>(
+    sequence: &'a mut Sequence,
+    stop: StopRule,
+    arguments: &Arguments,
+    lookahead: LookaheadOptions,
+    logits: bool,
+) -> Box<dyn DecodeLoop + 'a> {
+    let sampler = Sampler::new(arguments.sampler_options());
+    match arguments.decode_loop {
+        LoopArgument::Engine => {
+            Box::new(DirectEngine::new(sequence, sampler, stop, lookahead).with_logits(logits))
+        }
+        LoopArgument::Generator => {
+            Box::new(Generator::new(sequence, sampler, stop).with_logits(logits))
+        }
+    }
 }
 
 fn rate(tokens: usize, elapsed_ns: u64) -> f64 {

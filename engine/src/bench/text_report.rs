@@ -114,7 +114,7 @@ mod tests {
   Generated tokens: 128
   Prefill:          712.34 ms (2875.03 tok/s)
   Decode:           2042.86 ms (62.66 tok/s)
-  Decode path:      generator
+  Decode path:      engine
   MLX peak memory:  4.52 GB
 [Model] synthetic gemma3, 6 layers, affine 4-bit g64, tokenizer bytes
 [Kernels] cpu on A CPU, 2 threads, caches f16; matvec 4-bit g64: avx512vnni

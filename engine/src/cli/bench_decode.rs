@@ -6,7 +6,7 @@ use anyhow::Context;
 
 use super::exit_code::SUCCESS;
 use super::progress::ByteProgress;
-use super::{model_argument, version};
+use super::{model_argument, overrides, version};
 use crate::backend;
 use crate::bench::arguments::{Arguments, PROGRAM};
 use crate::bench::measure::measure;
@@ -32,7 +32,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     backend::require(arguments.load_options().backend)?;
     let folder = model_argument::folder(model)?;
     let mut bar = ByteProgress::new(format!("loading {model}"));
-    let measured = measure(&folder, arguments, &mut |progress| {
+    let lookahead = overrides::lookahead_options();
+    let measured = measure(&folder, arguments, lookahead, &mut |progress| {
         bar.update(progress.done_bytes, progress.total_bytes);
     });
     drop(bar);

@@ -11,6 +11,7 @@ pub mod fetch;
 pub mod generate;
 pub mod inspect;
 pub mod model_argument;
+pub mod overrides;
 pub mod progress;
 pub mod synth;
 pub mod version;

@@ -4,38 +4,13 @@
 //! on the device, and only then is it read. Nothing is recorded for undoing, so a forward pass past
 //! the end is simply dropped, and its sequence is one token too long afterwards.
 
-use crate::backend::interface::{HeadRequest, StepOutput, Ticket, TokenSource};
+use crate::backend::interface::{HeadRequest, Ticket, TokenSource};
+use crate::decode::decode_loop::{DecodeLoop, DecodeStatistics, Decoded};
 use crate::decode::prefill::prefill;
 use crate::decode::sampler::Sampler;
 use crate::decode::stop::{StopReason, StopRule};
 use crate::engine::{Sequence, StepRequest};
 use crate::error::BackendError;
-
-/// A token with what came along.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Decoded {
-    /// The token.
-    pub token: u32,
-    /// Logits that it was chosen from, where they were asked for; else empty.
-    pub logits: Vec<f32>,
-}
-
-/// What the loop did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct GeneratorStatistics {
-    /// Name of the loop: `generator`.
-    pub decode_path: &'static str,
-    /// Steps ahead of the read that could be taken back; this loop takes nothing back.
-    pub lookahead_steps: usize,
-    /// Rows recorded for undoing.
-    pub undo_rows_recorded: usize,
-    /// Times that steps were taken back.
-    pub rewinds: usize,
-    /// Forward passes past the end whose tokens were dropped.
-    pub dropped_steps: usize,
-    /// Whether a window was written past its end.
-    pub wrapped: bool,
-}
 
 /// The loop over one sequence.
 #[derive(Debug)]
@@ -109,7 +84,7 @@ impl<'a> Generator<'a> {
     ///
     /// # Errors
     /// When that pass failed.
-    pub fn finish(mut self) -> Result<GeneratorStatistics, BackendError> {
+    pub fn finish(mut self) -> Result<DecodeStatistics, BackendError> {
         if let Some(ticket) = self.pending.take() {
             self.dropped_steps += 1;
             self.sequence.engine().read(ticket)?;
@@ -118,14 +93,12 @@ impl<'a> Generator<'a> {
     }
 
     /// What the loop did so far.
-    pub fn statistics(&self) -> GeneratorStatistics {
-        GeneratorStatistics {
+    pub fn statistics(&self) -> DecodeStatistics {
+        DecodeStatistics {
             decode_path: "generator",
-            lookahead_steps: 0,
-            undo_rows_recorded: 0,
-            rewinds: 0,
             dropped_steps: self.dropped_steps,
             wrapped: self.sequence.has_wrapped(),
+            ..DecodeStatistics::default()
         }
     }
 
@@ -136,7 +109,7 @@ impl<'a> Generator<'a> {
         // the token has been read.
         let next = self.sequence.submit(TokenSource::Device(ticket), request);
         let output = self.sequence.engine().read(ticket)?;
-        let decoded = decoded(output)?;
+        let decoded = Decoded::from_output(output)?;
         self.generated += 1;
         self.stopped = self.stop.after(decoded.token, self.generated);
         match next {
@@ -160,14 +133,22 @@ impl<'a> Generator<'a> {
     }
 }
 
-fn decoded(output: StepOutput) -> Result<Decoded, BackendError> {
-    let token = output.token.ok_or_else(|| BackendError::Stopped {
-        reason: "a step with a head returned no token".to_owned(),
-    })?;
-    Ok(Decoded {
-        token,
-        logits: output.logits,
-    })
+impl DecodeLoop for Generator<'_> {
+    fn prefill(&mut self, ids: &[u32]) -> Result<Decoded, BackendError> {
+        Generator::prefill(self, ids)
+    }
+
+    fn next(&mut self) -> Result<Option<Decoded>, BackendError> {
+        Generator::next(self)
+    }
+
+    fn stopped(&self) -> Option<StopReason> {
+        self.stopped
+    }
+
+    fn finish(self: Box<Self>) -> Result<DecodeStatistics, BackendError> {
+        Generator::finish(*self)
+    }
 }
 
 impl Drop for Generator<'_> {

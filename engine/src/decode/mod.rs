@@ -1,11 +1,24 @@
 //! Loops over steps: prompts in chunks, one token after the other, when to stop.
 
+pub mod decode_loop;
+pub mod eligibility;
+#[cfg(test)]
+mod fake_device;
 pub mod generator;
+pub mod pipeline;
+#[cfg(test)]
+mod pipeline_tests;
 pub mod prefill;
 pub mod sampler;
 pub mod step;
 pub mod stop;
+pub mod unwind;
 
-pub use generator::{Decoded, Generator, GeneratorStatistics};
+pub use decode_loop::{DecodeLoop, DecodeStatistics, Decoded};
+pub use eligibility::{
+    LookaheadOptions, LookaheadParams, SyncReason, can_unwind_lookahead, lookahead_params,
+};
+pub use generator::Generator;
+pub use pipeline::{Control, DirectEngine};
 pub use sampler::{Sampler, SamplerOptions};
-pub use stop::{StopReason, StopRule};
+pub use stop::{LoopRule, StopReason, StopRule};

@@ -14,6 +14,12 @@ impl FullCursor {
         self.offset_tokens
     }
 
+    /// Forgets the newest `tokens` tokens, at most all of them: exact, since a row beyond the end is
+    /// never seen and is written before it is.
+    pub fn trim(&mut self, tokens: usize) {
+        self.offset_tokens = self.offset_tokens.saturating_sub(tokens);
+    }
+
     /// Appends `tokens` rows at the end.
     pub fn append(&mut self, tokens: usize) -> CachePlan {
         let first_slot = self.offset_tokens;
@@ -32,6 +38,8 @@ impl FullCursor {
             physical_rows: self.offset_tokens,
             capacity_rows: self.offset_tokens.next_multiple_of(GROWTH_ROWS),
             view,
+            offset_tokens: self.offset_tokens,
+            save: None,
         }
     }
 }

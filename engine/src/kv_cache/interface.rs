@@ -18,6 +18,61 @@ pub struct CachePlan {
     pub capacity_rows: usize,
     /// Which rows the new tokens see.
     pub view: KeyView,
+    /// Tokens seen afterwards: a device counts them too, to know which steps it has run.
+    pub offset_tokens: usize,
+    /// A row to keep, after compacting and before writing.
+    pub save: Option<SaveRow>,
+}
+
+/// The row of `slot` (key and value) is copied to `entry` of the layer's undo rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SaveRow {
+    /// The row, which the step is about to overwrite.
+    pub slot: usize,
+    /// Where it is kept, below the journal's depth.
+    pub entry: usize,
+}
+
+/// How a device takes back appends of one token each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheUndo {
+    /// Newest append first.
+    pub appends: Vec<AppendUndo>,
+    /// Rows that the buffer holds afterwards.
+    pub physical_rows: usize,
+}
+
+/// How a device takes back one append.
+///
+/// A device that never ran the append (its step failed before) leaves the row alone, but compacts
+/// as the append would have: the cursors come back compacted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppendUndo {
+    /// Tokens seen before the append. A device that has seen no more never ran it.
+    pub offset_before: usize,
+    /// The compaction that the append began with.
+    pub compact: Option<Compaction>,
+    /// What becomes of the row that it wrote.
+    pub row: RowUndo,
+}
+
+/// What becomes of a row that is taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowUndo {
+    /// Nothing: the row is beyond the end and will be written before it is seen.
+    Keep,
+    /// It was never valid: zeros again.
+    Zero {
+        /// The row.
+        slot: usize,
+    },
+    /// It held a visible token: the saved one comes back.
+    Restore {
+        /// The row.
+        slot: usize,
+        /// Where the saved one is.
+        entry: usize,
+    },
 }
 
 /// Rows `head.0..head.1`, then `tail.0..tail.1`, become rows `0..`.

@@ -8,8 +8,14 @@
 pub mod full;
 pub mod interface;
 pub mod mask;
+pub mod rewindable;
 pub mod rotating;
+pub mod undo_journal;
 
 pub use full::FullCursor;
-pub use interface::{CacheCursor, CachePlan, Compaction, KeyView};
+pub use interface::{
+    AppendUndo, CacheCursor, CachePlan, CacheUndo, Compaction, KeyView, RowUndo, SaveRow,
+};
+pub use rewindable::RewindableCache;
 pub use rotating::RotatingCursor;
+pub use undo_journal::{JournalEntry, RewindRefusal, UndoJournal};

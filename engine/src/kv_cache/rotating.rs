@@ -9,7 +9,7 @@
 use super::interface::{CachePlan, Compaction, GROWTH_ROWS, KeyView};
 
 /// Cursor of a cache with a window.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RotatingCursor {
     window_tokens: usize,
     offset_tokens: usize,
@@ -42,6 +42,41 @@ impl RotatingCursor {
         self.wrapped
     }
 
+    /// The window.
+    pub fn window_tokens(&self) -> usize {
+        self.window_tokens
+    }
+
+    /// Where the next single token goes, unless that is the window's end, which wraps to 0.
+    pub fn next_slot(&self) -> usize {
+        self.next_slot
+    }
+
+    /// Rows in the buffer.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The cursor as the next single token finds it: trimmed to the window. Which rows are visible
+    /// does not change.
+    pub fn trimmed_to_window(mut self) -> (Self, Option<Compaction>) {
+        let compact = self.trim_to_window();
+        (self, compact)
+    }
+
+    /// Forgets the newest `tokens` tokens by moving the cursors; false, and nothing done, where that
+    /// would not be exact: after the wrap the slots still hold what is to be forgotten.
+    pub fn trim(&mut self, tokens: usize) -> bool {
+        let in_order = self.rows == self.offset_tokens && self.next_slot == self.rows;
+        if !in_order || tokens > self.offset_tokens {
+            return tokens == 0;
+        }
+        self.offset_tokens -= tokens;
+        self.rows -= tokens;
+        self.next_slot -= tokens;
+        true
+    }
+
     /// Makes room for `tokens` rows.
     pub fn append(&mut self, tokens: usize) -> CachePlan {
         if tokens == 1 {
@@ -53,15 +88,7 @@ impl RotatingCursor {
 
     fn append_one(&mut self) -> CachePlan {
         let window = self.window_tokens;
-        let compact = (self.rows > window).then(|| {
-            let newest = (self.rows - window, self.rows);
-            self.rows = window;
-            self.next_slot = window;
-            Compaction {
-                head: newest,
-                tail: (0, 0),
-            }
-        });
+        let compact = self.trim_to_window();
         if self.next_slot == window {
             self.next_slot = 0;
             self.wrapped = true;
@@ -76,7 +103,22 @@ impl RotatingCursor {
             physical_rows: self.rows,
             capacity_rows: self.rows.next_multiple_of(GROWTH_ROWS).min(window),
             view: KeyView::All,
+            offset_tokens: self.offset_tokens,
+            save: None,
         }
+    }
+
+    fn trim_to_window(&mut self) -> Option<Compaction> {
+        let window = self.window_tokens;
+        (self.rows > window).then(|| {
+            let newest = (self.rows - window, self.rows);
+            self.rows = window;
+            self.next_slot = window;
+            Compaction {
+                head: newest,
+                tail: (0, 0),
+            }
+        })
     }
 
     fn append_many(&mut self, tokens: usize) -> CachePlan {
@@ -106,6 +148,8 @@ impl RotatingCursor {
                 first_position,
                 window_tokens: Some(self.window_tokens),
             },
+            offset_tokens: self.offset_tokens,
+            save: None,
         }
     }
 

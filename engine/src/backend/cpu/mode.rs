@@ -1,7 +1,10 @@
 //! What the queue thread asks of a set of stages.
 
-use crate::backend::interface::{LayerCacheShape, SequenceId, Step, StepOutput, StepProgram};
+use crate::backend::interface::{
+    LayerCacheShape, SequenceId, Step, StepOutput, StepProgram, UndoWork,
+};
 use crate::error::BackendError;
+use crate::kv_cache::CacheUndo;
 
 /// Weights, caches and buffers of one arithmetic.
 pub(super) trait Mode: Send {
@@ -18,6 +21,12 @@ pub(super) trait Mode: Send {
         step: &Step,
         tokens: &[u32],
     ) -> Result<StepOutput, BackendError>;
+
+    /// Takes back the newest steps of a sequence, one entry for each kind of cache.
+    fn rewind(&mut self, id: SequenceId, undo: &[CacheUndo]);
+
+    /// What was done for rewinding so far.
+    fn undo_work(&self) -> UndoWork;
 
     /// Bytes in use: weights, buffers, caches.
     fn memory_bytes(&self) -> u64;

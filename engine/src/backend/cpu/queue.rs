@@ -15,10 +15,11 @@ use std::time::Instant;
 use super::mode::Mode;
 use crate::backend::interface::{
     Backend, KernelReport, LayerCacheShape, SequenceId, Step, StepOutput, StepProgram, Ticket,
-    TokenSource,
+    TokenSource, UndoWork,
 };
 use crate::device_profile::DeviceProfile;
 use crate::error::BackendError;
+use crate::kv_cache::CacheUndo;
 
 /// Tokens of past steps that later steps may refer to; loops look one or two steps back.
 const REMEMBERED_TOKENS: usize = 64;
@@ -29,6 +30,7 @@ enum Command {
     Create(SequenceId, Vec<LayerCacheShape>),
     Drop(SequenceId),
     Run(Ticket, Box<Step>),
+    Rewind(SequenceId, Vec<CacheUndo>),
 }
 
 /// The host's end of the queue.
@@ -38,6 +40,7 @@ pub(super) struct CpuBackend {
     kernels: KernelReport,
     vocab_size: usize,
     memory_bytes: Arc<AtomicU64>,
+    undo_work: Arc<Mutex<UndoWork>>,
     next_id: AtomicU64,
     /// `None` only while dropping: hanging up is what ends the thread.
     commands: Option<Sender<Command>>,
@@ -64,7 +67,9 @@ impl CpuBackend {
         let (commands, command_receiver) = channel();
         let (result_sender, incoming) = channel();
         let memory_bytes = Arc::new(AtomicU64::new(mode.memory_bytes()));
+        let undo_work = Arc::new(Mutex::new(UndoWork::default()));
         let mut worker = Worker {
+            undo_work: Arc::clone(&undo_work),
             mode,
             program,
             results: result_sender,
@@ -81,6 +86,7 @@ impl CpuBackend {
             kernels,
             vocab_size,
             memory_bytes,
+            undo_work,
             next_id: AtomicU64::new(0),
             commands: Some(commands),
             results: Mutex::new(Results {
@@ -101,8 +107,7 @@ impl CpuBackend {
     }
 
     fn results(&self) -> MutexGuard<'_, Results> {
-        // A reader that panicked leaves the maps as they were, so poison means nothing here.
-        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.results)
     }
 
     fn check(&self, step: &Step) -> Result<(), BackendError> {
@@ -181,6 +186,14 @@ impl Backend for CpuBackend {
         results.outstanding.remove(&ticket);
         results.ready.remove(&ticket);
     }
+
+    fn rewind(&self, sequence: SequenceId, undo: Vec<CacheUndo>) -> Result<(), BackendError> {
+        self.send(Command::Rewind(sequence, undo))
+    }
+
+    fn undo_work(&self) -> UndoWork {
+        *lock(&self.undo_work)
+    }
 }
 
 impl Drop for CpuBackend {
@@ -191,6 +204,11 @@ impl Drop for CpuBackend {
             let _ = thread.join();
         }
     }
+}
+
+/// Nothing here panics half way through a change, so poison means nothing.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn hung_up() -> BackendError {
@@ -205,8 +223,10 @@ struct Worker {
     program: Box<dyn StepProgram>,
     results: Sender<(Ticket, StepResult)>,
     memory_bytes: Arc<AtomicU64>,
+    undo_work: Arc<Mutex<UndoWork>>,
     recent_tokens: VecDeque<(Ticket, Option<u32>)>,
-    failed: HashMap<SequenceId, BackendError>,
+    /// Sequences that stopped: the position of the first step that failed, and why it did.
+    failed: HashMap<SequenceId, (usize, BackendError)>,
     stopped: Option<BackendError>,
 }
 
@@ -219,8 +239,13 @@ impl Worker {
                     self.failed.remove(&id);
                     self.mode.drop_sequence(id);
                 }
+                Command::Rewind(id, undo) => {
+                    self.mode.rewind(id, &undo);
+                    self.forget_failure(id, &undo);
+                }
                 Command::Run(ticket, step) => {
                     let result = self.run(ticket, &step);
+                    *lock(&self.undo_work) = self.mode.undo_work();
                     if self.results.send((ticket, result)).is_err() {
                         return;
                     }
@@ -234,7 +259,8 @@ impl Worker {
     fn run(&mut self, ticket: Ticket, step: &Step) -> StepResult {
         let result = self.run_checked(step);
         if let Err(error) = &result {
-            self.failed.insert(step.sequence, error.clone());
+            let first = (step.first_position, error.clone());
+            self.failed.entry(step.sequence).or_insert(first);
         }
         if self.recent_tokens.len() == REMEMBERED_TOKENS {
             self.recent_tokens.pop_front();
@@ -245,11 +271,8 @@ impl Worker {
     }
 
     fn run_checked(&mut self, step: &Step) -> StepResult {
-        if let Some(error) = self
-            .stopped
-            .as_ref()
-            .or_else(|| self.failed.get(&step.sequence))
-        {
+        let failed = self.failed.get(&step.sequence).map(|(_, error)| error);
+        if let Some(error) = self.stopped.as_ref().or(failed) {
             return Err(error.clone());
         }
         let device_token;
@@ -273,6 +296,17 @@ impl Worker {
         })?;
         output.elapsed_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Ok(output)
+    }
+
+    /// A sequence works again once the step that stopped it has been taken back.
+    fn forget_failure(&mut self, id: SequenceId, undo: &[CacheUndo]) {
+        let oldest = undo.iter().flat_map(|cache| &cache.appends).last();
+        let taken_back = |position| oldest.is_some_and(|append| append.offset_before <= position);
+        if let Some(&(position, _)) = self.failed.get(&id)
+            && taken_back(position)
+        {
+            self.failed.remove(&id);
+        }
     }
 
     fn token_of(&self, earlier: Ticket) -> Result<u32, BackendError> {

@@ -1,12 +1,16 @@
-//! Keys and values of one layer: a buffer of rows that obeys the cursors' plans.
+//! Keys and values of one layer: a buffer of rows that obeys the cursors' plans and takes appends
+//! back.
 
-use crate::backend::interface::LayerCacheShape;
-use crate::kv_cache::{CachePlan, Compaction};
+use crate::backend::interface::{LayerCacheShape, UndoWork};
+use crate::kv_cache::{AppendUndo, CachePlan, CacheUndo, Compaction, RowUndo, SaveRow};
 
 /// Rows of keys and rows of values, `[row][kv_head][head_dim]` each.
 #[derive(Debug)]
 pub(super) struct LayerCache<T> {
+    kind: usize,
     row_len: usize,
+    offset_tokens: usize,
+    undo_rows: Vec<(Vec<T>, Vec<T>)>,
     /// Keys.
     pub(super) k: Vec<T>,
     /// Values.
@@ -17,15 +21,24 @@ impl<T: Copy + Default> LayerCache<T> {
     /// An empty cache.
     pub(super) fn new(shape: LayerCacheShape) -> Self {
         Self {
+            kind: shape.cache_kind,
             row_len: shape.kv_heads * shape.head_dim,
+            offset_tokens: 0,
+            undo_rows: Vec::new(),
             k: Vec::new(),
             v: Vec::new(),
         }
     }
 
+    /// Which plan it follows.
+    pub(super) fn kind(&self) -> usize {
+        self.kind
+    }
+
     /// Compacts and makes room, so that `plan`'s rows can be written.
     pub(super) fn prepare(&mut self, plan: &CachePlan) {
         let row_len = self.row_len;
+        self.offset_tokens = plan.offset_tokens;
         for buffer in [&mut self.k, &mut self.v] {
             if let Some(compaction) = plan.compact {
                 compact(buffer, row_len, compaction);
@@ -33,6 +46,59 @@ impl<T: Copy + Default> LayerCache<T> {
             let missing = (plan.capacity_rows * row_len).saturating_sub(buffer.len());
             buffer.reserve_exact(missing);
             buffer.resize(plan.physical_rows * row_len, T::default());
+        }
+    }
+
+    /// Keeps a key and a value row that are about to be overwritten.
+    pub(super) fn save(&mut self, save: SaveRow, work: &mut UndoWork) {
+        if self.undo_rows.len() <= save.entry {
+            self.undo_rows.resize_with(save.entry + 1, Default::default);
+        }
+        let row = save.slot * self.row_len..(save.slot + 1) * self.row_len;
+        let (k, v) = &mut self.undo_rows[save.entry];
+        for (kept, buffer) in [(k, &self.k), (v, &self.v)] {
+            kept.clear();
+            kept.extend_from_slice(&buffer[row.clone()]);
+            work.rows_copied += 1;
+            work.launches += 1;
+        }
+    }
+
+    /// Takes appends back, newest first.
+    pub(super) fn rewind(&mut self, undo: &CacheUndo, work: &mut UndoWork) {
+        for append in &undo.appends {
+            self.take_back(append, work);
+        }
+        for buffer in [&mut self.k, &mut self.v] {
+            buffer.truncate(undo.physical_rows * self.row_len);
+        }
+    }
+
+    fn take_back(&mut self, append: &AppendUndo, work: &mut UndoWork) {
+        if self.offset_tokens <= append.offset_before {
+            // Never ran here. A layer that lacks earlier tokens, too, has nothing to compact yet.
+            if let Some(compaction) = append.compact
+                && self.offset_tokens == append.offset_before
+            {
+                compact(&mut self.k, self.row_len, compaction);
+                compact(&mut self.v, self.row_len, compaction);
+            }
+            return;
+        }
+        self.offset_tokens = append.offset_before;
+        let row = |slot: usize| slot * self.row_len..(slot + 1) * self.row_len;
+        match append.row {
+            RowUndo::Keep => {}
+            RowUndo::Zero { slot } => {
+                self.k[row(slot)].fill(T::default());
+                self.v[row(slot)].fill(T::default());
+            }
+            RowUndo::Restore { slot, entry } => {
+                let (k, v) = &self.undo_rows[entry];
+                self.k[row(slot)].copy_from_slice(k);
+                self.v[row(slot)].copy_from_slice(v);
+                work.rows_restored += 2;
+            }
         }
     }
 
@@ -44,7 +110,9 @@ impl<T: Copy + Default> LayerCache<T> {
 
     /// Bytes allocated.
     pub(super) fn bytes(&self) -> u64 {
-        ((self.k.capacity() + self.v.capacity()) * size_of::<T>()) as u64
+        let saved = self.undo_rows.iter();
+        let saved: usize = saved.map(|(k, v)| k.capacity() + v.capacity()).sum();
+        ((self.k.capacity() + self.v.capacity() + saved) * size_of::<T>()) as u64
     }
 }
 

@@ -16,10 +16,10 @@ use crate::backend::cpu::sample;
 use crate::backend::interface::{
     Activation, AttentionStage, GateUpStage, HeadRequest, HeadShape, HeadStage, LayerCacheShape,
     LinearId, Norm, QkvStage, ResidualStage, RopeId, Sampling, SequenceId, Stages, Step,
-    StepOutput, StepProgram,
+    StepOutput, StepProgram, UndoWork,
 };
 use crate::error::BackendError;
-use crate::kv_cache::{CachePlan, KeyView};
+use crate::kv_cache::{CachePlan, CacheUndo, KeyView};
 
 /// What does not change while the model is loaded.
 pub(super) struct Weights {
@@ -34,6 +34,7 @@ pub(super) struct Weights {
 pub(super) struct FastMode {
     weights: Weights,
     sequences: HashMap<SequenceId, FastSequence>,
+    undo_work: UndoWork,
     run: Run,
     buffers: Buffers,
 }
@@ -78,6 +79,7 @@ impl FastMode {
         Self {
             weights,
             sequences: HashMap::new(),
+            undo_work: UndoWork::default(),
             run: Run::default(),
             buffers: Buffers::default(),
         }
@@ -166,6 +168,7 @@ impl Stages for FastMode {
             weights,
             run,
             buffers,
+            undo_work,
             ..
         } = self;
         let kernels = &weights.kernels;
@@ -202,6 +205,9 @@ impl Stages for FastMode {
         let plan = &run.plans[stage.cache_kind];
         let cache = &mut run.caches.layers[stage.layer];
         cache.prepare(plan, &run.caches.arena);
+        if let Some(save) = plan.save {
+            cache.save(save, undo_work);
+        }
         let (slots, slot) = (cache.slots(), plan.first_slot);
         let shape = kernel_shape(stage.shape, 1.0);
         let (k, v) = (&qkv[q_len..], &qkv[q_len + kv_len..]);
@@ -415,6 +421,19 @@ impl Mode for FastMode {
         let run = std::mem::take(&mut self.run);
         self.sequences.insert(step.sequence, run.caches);
         result.map(|()| run.output)
+    }
+
+    fn rewind(&mut self, id: SequenceId, undo: &[CacheUndo]) {
+        let sequence = self.sequences.get_mut(&id);
+        for cache in sequence.into_iter().flat_map(|s| &mut s.layers) {
+            if let Some(undo) = undo.get(cache.kind()) {
+                cache.rewind(undo, &mut self.undo_work);
+            }
+        }
+    }
+
+    fn undo_work(&self) -> UndoWork {
+        self.undo_work
     }
 
     fn memory_bytes(&self) -> u64 {

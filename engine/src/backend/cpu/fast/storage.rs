@@ -6,8 +6,8 @@
 use half::f16;
 
 use crate::backend::cpu::kernel::{AlignedBuffer, Arena, KvView};
-use crate::backend::interface::LayerCacheShape;
-use crate::kv_cache::{CachePlan, Compaction};
+use crate::backend::interface::{LayerCacheShape, UndoWork};
+use crate::kv_cache::{AppendUndo, CachePlan, CacheUndo, Compaction, RowUndo, SaveRow};
 
 /// The caches of one sequence.
 #[derive(Debug, Default)]
@@ -23,6 +23,9 @@ pub(super) struct FastSequence {
 pub(super) struct FastCache {
     shape: LayerCacheShape,
     slots: usize,
+    offset_tokens: usize,
+    /// Saved rows by entry, `[kv_head][head_dim]` each.
+    undo_rows: Vec<(Vec<f16>, Vec<f16>)>,
     /// Keys.
     pub(super) k: AlignedBuffer<f16>,
     /// Values.
@@ -35,9 +38,16 @@ impl FastCache {
         Self {
             shape,
             slots: 0,
+            offset_tokens: 0,
+            undo_rows: Vec::new(),
             k: AlignedBuffer::zeroed(0),
             v: AlignedBuffer::zeroed(0),
         }
+    }
+
+    /// Which plan it follows.
+    pub(super) fn kind(&self) -> usize {
+        self.shape.cache_kind
     }
 
     /// Slots of each head.
@@ -56,6 +66,7 @@ impl FastCache {
 
     /// Compacts and makes room, so that `plan`'s rows can be written.
     pub(super) fn prepare(&mut self, plan: &CachePlan, arena: &Arena) {
+        self.offset_tokens = plan.offset_tokens;
         if let Some(compaction) = plan.compact {
             self.compact(compaction);
         }
@@ -70,9 +81,71 @@ impl FastCache {
         }
     }
 
+    /// Keeps a key and a value row that are about to be overwritten.
+    pub(super) fn save(&mut self, save: SaveRow, work: &mut UndoWork) {
+        if self.undo_rows.len() <= save.entry {
+            self.undo_rows.resize_with(save.entry + 1, Default::default);
+        }
+        let dim = self.shape.head_dim;
+        let head_len = self.slots * dim;
+        let (k, v) = &mut self.undo_rows[save.entry];
+        for (kept, buffer) in [(k, &self.k), (v, &self.v)] {
+            kept.clear();
+            for head in buffer.chunks_exact(head_len) {
+                kept.extend_from_slice(&head[save.slot * dim..][..dim]);
+            }
+            work.rows_copied += 1;
+            work.launches += 1;
+        }
+    }
+
+    /// Takes appends back, newest first.
+    pub(super) fn rewind(&mut self, undo: &CacheUndo, work: &mut UndoWork) {
+        for append in &undo.appends {
+            self.take_back(append, work);
+        }
+    }
+
+    fn take_back(&mut self, append: &AppendUndo, work: &mut UndoWork) {
+        if self.offset_tokens <= append.offset_before {
+            // Never ran here. A layer that lacks earlier tokens, too, has nothing to compact yet.
+            if let Some(compaction) = append.compact
+                && self.offset_tokens == append.offset_before
+            {
+                self.compact(compaction);
+            }
+            return;
+        }
+        self.offset_tokens = append.offset_before;
+        let dim = self.shape.head_dim;
+        let head_len = self.slots * dim;
+        match append.row {
+            RowUndo::Keep => {}
+            RowUndo::Zero { slot } => {
+                for buffer in [&mut self.k, &mut self.v] {
+                    for head in buffer.chunks_exact_mut(head_len) {
+                        head[slot * dim..][..dim].fill(f16::ZERO);
+                    }
+                }
+            }
+            RowUndo::Restore { slot, entry } => {
+                let (k, v) = &self.undo_rows[entry];
+                for (kept, buffer) in [(k, &mut self.k), (v, &mut self.v)] {
+                    let heads = buffer.chunks_exact_mut(head_len);
+                    for (head, row) in heads.zip(kept.chunks_exact(dim)) {
+                        head[slot * dim..][..dim].copy_from_slice(row);
+                    }
+                }
+                work.rows_restored += 2;
+            }
+        }
+    }
+
     /// Bytes allocated.
     pub(super) fn bytes(&self) -> u64 {
-        ((self.k.len() + self.v.len()) * size_of::<f16>()) as u64
+        let saved = self.undo_rows.iter();
+        let saved: usize = saved.map(|(k, v)| k.capacity() + v.capacity()).sum();
+        ((self.k.len() + self.v.len() + saved) * size_of::<f16>()) as u64
     }
 
     fn compact(&mut self, compaction: Compaction) {

@@ -11,10 +11,11 @@ use crate::backend::cpu::storage::LayerCache;
 use crate::backend::interface::{
     Activation, AttentionStage, GateUpStage, HeadRequest, HeadStage, LayerCacheShape, LinearId,
     Norm, QkvStage, ResidualStage, Sampling, SequenceId, Stages, Step, StepOutput, StepProgram,
+    UndoWork,
 };
 use crate::error::BackendError;
-use crate::kv_cache::CachePlan;
 use crate::kv_cache::mask::visible_rows;
+use crate::kv_cache::{CachePlan, CacheUndo};
 
 /// Weights, caches and the buffers of the step that is running.
 pub(super) struct ReferenceMode {
@@ -23,6 +24,7 @@ pub(super) struct ReferenceMode {
     vectors: Vec<Vec<f32>>,
     ropes: Vec<Vec<f32>>,
     sequences: HashMap<SequenceId, Vec<LayerCache<f32>>>,
+    undo_work: UndoWork,
     run: Run,
 }
 
@@ -57,6 +59,7 @@ impl ReferenceMode {
             vectors,
             ropes,
             sequences: HashMap::new(),
+            undo_work: UndoWork::default(),
             run: Run::default(),
         }
     }
@@ -161,6 +164,9 @@ impl Stages for ReferenceMode {
         let plan = self.run.plans[stage.cache_kind];
         let cache = &mut self.run.caches[stage.layer];
         cache.prepare(&plan);
+        if let Some(save) = plan.save {
+            cache.save(save, &mut self.undo_work);
+        }
         for (token, (k, v)) in k
             .chunks_exact(kv_len)
             .zip(v.chunks_exact(kv_len))
@@ -284,6 +290,19 @@ impl Mode for ReferenceMode {
         let run = std::mem::take(&mut self.run);
         self.sequences.insert(step.sequence, run.caches);
         result.map(|()| run.output)
+    }
+
+    fn rewind(&mut self, id: SequenceId, undo: &[CacheUndo]) {
+        let caches = self.sequences.get_mut(&id);
+        for cache in caches.into_iter().flatten() {
+            if let Some(undo) = undo.get(cache.kind()) {
+                cache.rewind(undo, &mut self.undo_work);
+            }
+        }
+    }
+
+    fn undo_work(&self) -> UndoWork {
+        self.undo_work
     }
 
     fn memory_bytes(&self) -> u64 {

@@ -1,0 +1,130 @@
+//! A cache's cursor together with what it takes to go back: trim where that is exact, the journal
+//! where it is not.
+
+use super::interface::{AppendUndo, CacheCursor, CachePlan, CacheUndo, RowUndo};
+use super::undo_journal::{RewindRefusal, UndoJournal};
+
+/// Cursor and journal of one kind of cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RewindableCache {
+    cursor: CacheCursor,
+    journal: UndoJournal,
+}
+
+impl RewindableCache {
+    /// A cache at `cursor` that can take back up to `depth` appends of one token.
+    pub fn new(cursor: CacheCursor, depth: usize) -> Self {
+        Self {
+            cursor,
+            journal: UndoJournal::new(depth),
+        }
+    }
+
+    /// The cursor; a clone of it is a snapshot.
+    pub fn cursor(&self) -> &CacheCursor {
+        &self.cursor
+    }
+
+    /// Most appends that can be taken back whatever the cursor stands at; `None` is any number.
+    pub fn guaranteed_rewind(&self) -> Option<usize> {
+        match self.cursor {
+            CacheCursor::Full(_) => None,
+            CacheCursor::Rotating(_) => Some(self.journal.depth()),
+        }
+    }
+
+    /// Makes room for `tokens` tokens and moves the cursor past them. `in_scope` says that the
+    /// token may be taken back, so that a row it overwrites must be saved.
+    pub fn append(&mut self, tokens: usize, in_scope: bool) -> CachePlan {
+        let before = match &self.cursor {
+            CacheCursor::Rotating(cursor) if tokens == 1 => Some(cursor.trimmed_to_window()),
+            _ => None,
+        };
+        let mut plan = self.cursor.append(tokens);
+        match before {
+            Some((before, compact)) => {
+                plan.save = self
+                    .journal
+                    .record(before, compact, plan.first_slot, in_scope);
+            }
+            None => self.journal.clear(),
+        }
+        plan
+    }
+
+    /// Whether the newest `appends` appends can be taken back.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_rewind(&self, appends: usize) -> Result<(), RewindRefusal> {
+        self.planned(appends).map(|_| ())
+    }
+
+    /// Takes back the newest `appends` appends of one token; 0 is no change. Returns what the device
+    /// has to do.
+    ///
+    /// # Errors
+    /// When that would not be exact; the cache is then as it was.
+    pub fn rewind(&mut self, appends: usize) -> Result<CacheUndo, RewindRefusal> {
+        let (cursor, undo) = self.planned(appends)?;
+        self.cursor = cursor;
+        self.journal.forget_newest(appends);
+        Ok(undo)
+    }
+
+    /// Forgets the newest `tokens` tokens without the journal, and clears it; false, and nothing
+    /// done, where that is not exact.
+    pub fn trim(&mut self, tokens: usize) -> bool {
+        let trimmed = match &mut self.cursor {
+            CacheCursor::Full(cursor) => {
+                let enough = tokens <= cursor.offset_tokens();
+                if enough {
+                    cursor.trim(tokens);
+                }
+                enough
+            }
+            CacheCursor::Rotating(cursor) => cursor.trim(tokens),
+        };
+        if trimmed {
+            self.journal.clear();
+        }
+        trimmed
+    }
+
+    /// Puts a snapshot back; its rows are the device's business.
+    pub fn restore(&mut self, snapshot: CacheCursor) {
+        self.cursor = snapshot;
+        self.journal.clear();
+    }
+
+    fn planned(&self, appends: usize) -> Result<(CacheCursor, CacheUndo), RewindRefusal> {
+        match &self.cursor {
+            CacheCursor::Rotating(cursor) => {
+                let (cursor, undo) = self.journal.plan(cursor, appends)?;
+                Ok((CacheCursor::Rotating(cursor), undo))
+            }
+            CacheCursor::Full(cursor) => {
+                let offset_tokens = cursor.offset_tokens();
+                if appends > offset_tokens {
+                    return Err(RewindRefusal::BeyondOffset {
+                        appends,
+                        offset_tokens,
+                    });
+                }
+                let mut cursor = cursor.clone();
+                cursor.trim(appends);
+                let undo = CacheUndo {
+                    appends: (1..=appends)
+                        .map(|back| AppendUndo {
+                            offset_before: offset_tokens - back,
+                            compact: None,
+                            row: RowUndo::Keep,
+                        })
+                        .collect(),
+                    physical_rows: cursor.offset_tokens(),
+                };
+                Ok((CacheCursor::Full(cursor), undo))
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The log of single-token appends that a rotating cache can take back exactly.
+//!
+//! Moving cursors back is exact only before the wrap: after it, the slot that a speculative token
+//! took held a visible one. So each append is logged with the cursor before it, and inside a
+//! speculative scope the row it overwrites is saved. The log is first in, first out, and short: a
+//! pipeline has at most two appends outstanding.
+//!
+//! Pure: the rows themselves lie on the device, in as many entries as the journal is deep. Entry
+//! `offset_before % depth` belongs to an append, so consecutive appends never share one.
+
+use std::collections::VecDeque;
+
+use super::interface::{AppendUndo, CacheUndo, Compaction, RowUndo, SaveRow};
+use super::rotating::RotatingCursor;
+
+/// One append of one token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalEntry {
+    /// The cursor before the append, trimmed to the window.
+    pub before: RotatingCursor,
+    /// The compaction that the append began with.
+    pub compact: Option<Compaction>,
+    /// The slot that it wrote.
+    pub slot: usize,
+    /// Whether the slot held a visible token.
+    pub overwrote: bool,
+    /// Where the overwritten row was saved, if it was.
+    pub saved: Option<SaveRow>,
+}
+
+impl JournalEntry {
+    fn undo(&self) -> Result<AppendUndo, RewindRefusal> {
+        let slot = self.slot;
+        let row = match (self.overwrote, self.saved) {
+            (false, _) => RowUndo::Zero { slot },
+            (true, Some(SaveRow { entry, .. })) => RowUndo::Restore { slot, entry },
+            (true, None) => return Err(RewindRefusal::OverwriteWithoutRows { slot }),
+        };
+        Ok(AppendUndo {
+            offset_before: self.before.offset_tokens(),
+            compact: self.compact,
+            row,
+        })
+    }
+}
+
+/// Why appends cannot be taken back. The cache is as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RewindRefusal {
+    /// More than there are tokens.
+    #[error("cannot take back {appends} appends of {offset_tokens} tokens")]
+    BeyondOffset {
+        /// Asked for.
+        appends: usize,
+        /// Tokens seen.
+        offset_tokens: usize,
+    },
+    /// More than the log holds.
+    #[error("cannot take back {appends} appends, the log holds {logged}")]
+    BeyondLog {
+        /// Asked for.
+        appends: usize,
+        /// Entries there are.
+        logged: usize,
+    },
+    /// Something else moved the cursors between two entries.
+    #[error("the log expects a cache of {expected_tokens} tokens, got {got_tokens}")]
+    NotConsecutive {
+        /// Tokens that the entry left.
+        expected_tokens: usize,
+        /// Tokens there are.
+        got_tokens: usize,
+    },
+    /// The append was made outside a speculative scope, so nothing was saved.
+    #[error("slot {slot} was overwritten outside a speculative scope, its row is gone")]
+    OverwriteWithoutRows {
+        /// The slot.
+        slot: usize,
+    },
+}
+
+/// The log of one cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UndoJournal {
+    depth: usize,
+    entries: VecDeque<JournalEntry>,
+}
+
+impl UndoJournal {
+    /// An empty log of at most `depth` entries; 0 is taken as 1.
+    pub fn new(depth: usize) -> Self {
+        Self {
+            depth: depth.max(1),
+            entries: VecDeque::new(),
+        }
+    }
+
+    /// Most appends that can be taken back.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Entries in the log.
+    pub fn logged(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Logs an append of one token before it is made: `before` is the cursor trimmed to the window,
+    /// `compact` what trimmed it, `slot` the one that it will write. Returns the row to save, if
+    /// something visible is overwritten and a speculative scope is open.
+    pub fn record(
+        &mut self,
+        before: RotatingCursor,
+        compact: Option<Compaction>,
+        slot: usize,
+        in_scope: bool,
+    ) -> Option<SaveRow> {
+        let overwrote = before.offset_tokens() >= before.window_tokens();
+        let entry = before.offset_tokens() % self.depth;
+        let saved = (overwrote && in_scope).then_some(SaveRow { slot, entry });
+        if self.entries.len() == self.depth {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(JournalEntry {
+            before,
+            compact,
+            slot,
+            overwrote,
+            saved,
+        });
+        saved
+    }
+
+    /// Forgets everything: a chunk, a trim or a restored snapshot moved the cursors.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// What taking back `appends` appends of a cache at `current` would do; changes nothing. The
+    /// cursor comes back as it was before the oldest of them.
+    ///
+    /// # Errors
+    /// When that would not be exact.
+    pub fn plan(
+        &self,
+        current: &RotatingCursor,
+        appends: usize,
+    ) -> Result<(RotatingCursor, CacheUndo), RewindRefusal> {
+        let offset_tokens = current.offset_tokens();
+        if appends > offset_tokens {
+            return Err(RewindRefusal::BeyondOffset {
+                appends,
+                offset_tokens,
+            });
+        }
+        let logged = self.entries.len();
+        if appends > logged {
+            return Err(RewindRefusal::BeyondLog { appends, logged });
+        }
+        let mut cursor = *current;
+        let mut undone = Vec::with_capacity(appends);
+        for entry in self.entries.iter().rev().take(appends) {
+            let expected_tokens = entry.before.offset_tokens() + 1;
+            if cursor.offset_tokens() != expected_tokens {
+                return Err(RewindRefusal::NotConsecutive {
+                    expected_tokens,
+                    got_tokens: cursor.offset_tokens(),
+                });
+            }
+            undone.push(entry.undo()?);
+            cursor = entry.before;
+        }
+        let undo = CacheUndo {
+            appends: undone,
+            physical_rows: cursor.rows(),
+        };
+        Ok((cursor, undo))
+    }
+
+    /// Drops the newest `appends` entries, which a plan has taken back.
+    pub fn forget_newest(&mut self, appends: usize) {
+        self.entries
+            .truncate(self.entries.len().saturating_sub(appends));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_that_do_not_meet_the_cursor_are_refused() {
+        let mut journal = UndoJournal::new(2);
+        let mut cursor = RotatingCursor::new(4);
+        cursor.append(1);
+        journal.record(cursor, None, 1, true);
+        // The append that was logged never moved this cursor.
+        assert_eq!(
+            journal.plan(&cursor, 1),
+            Err(RewindRefusal::NotConsecutive {
+                expected_tokens: 2,
+                got_tokens: 1
+            })
+        );
+    }
+
+    #[test]
+    fn consecutive_appends_save_to_different_entries() {
+        let mut journal = UndoJournal::new(2);
+        let mut cursor = RotatingCursor::new(3);
+        cursor.append(5);
+        let mut entries = Vec::new();
+        for _ in 0..6 {
+            let (before, compact) = cursor.trimmed_to_window();
+            let slot = cursor.append(1).first_slot;
+            entries.push(journal.record(before, compact, slot, true).unwrap().entry);
+        }
+        assert!(entries.windows(2).all(|pair| pair[0] != pair[1]));
+        assert!(entries.iter().all(|entry| *entry < 2));
+    }
+}
