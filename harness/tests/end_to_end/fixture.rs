@@ -125,7 +125,12 @@ impl Project {
         let Ok(entries) = fs::read_dir(self.root().join("results")) else {
             return Vec::new();
         };
-        let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        // A kill while a record is made leaves a hidden folder, which is no record.
+        let mut found: Vec<PathBuf> = entries
+            .map(|entry| entry.unwrap())
+            .filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'))
+            .map(|entry| entry.path())
+            .collect();
         found.sort();
         found
     }
