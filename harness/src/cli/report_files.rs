@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::analysis::model::Analysis;
 use crate::record::reader::Record;
 use crate::report::model::ReportModel;
-use crate::report::publish::{self, Destination};
+use crate::report::publish::{self, Destination, PublishError};
 use crate::report::terminal;
 
 /// Columns of a table that is not written to a terminal.
@@ -37,14 +37,14 @@ pub fn write(
     analysis: &Analysis,
     folder: &Path,
     with_record: bool,
-) -> anyhow::Result<PathBuf> {
+) -> Result<PathBuf, PublishError> {
     let private = private_texts();
     let to = Destination {
         folder,
         with_record,
         private: &private,
     };
-    Ok(publish::write(record, analysis, &to)?)
+    publish::write(record, analysis, &to)
 }
 
 /// What no published file may hold: where this user's files lie.

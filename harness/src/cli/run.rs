@@ -1,6 +1,6 @@
 //! `bench-run run`: prepare, measure, decide, report.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
@@ -21,6 +21,7 @@ use crate::record::format::Host;
 use crate::record::reader::{self, Record};
 use crate::record::rounds::{self, Next};
 use crate::record::store::{self, RecordDir, SealedPlan};
+use crate::report::publish::PublishError;
 use crate::session::artifacts::Artifacts;
 use crate::session::error::SessionError;
 use crate::session::observer::Observer as _;
@@ -50,7 +51,7 @@ pub fn run(arguments: &RunArgs) -> anyhow::Result<i32> {
     let record = measure(&started, arguments, interrupt, &mut progress)?;
     progress.finish();
     let analysis = analyse(&record.plan, &record.attempts).map_err(SessionError::OutOfStep)?;
-    tell(arguments, &setup.root, &record, &analysis)?;
+    tell(arguments, &mut progress, &setup.root, &record, &analysis)?;
     Ok(if arguments.gate {
         gate::exit_code_of(analysis.gate)
     } else {
@@ -135,9 +136,36 @@ fn measure(
     Ok(reader::read(path)?)
 }
 
+/// Writes the report with its record, or without it where it must not be published as it
+/// is: the measurement and its verdict are as good.
+fn report(
+    record: &Record,
+    analysis: &Analysis,
+    folder: &Path,
+    progress: &mut Progress,
+) -> Result<Option<PathBuf>, PublishError> {
+    let mut refused = |what: &str, error: &PublishError| {
+        progress.warning(&format!("{what}: {error}"));
+    };
+    match report_files::write(record, analysis, folder, true) {
+        Err(error) if error.is_refusal() => {
+            refused("the record is not copied beside the report", &error);
+        }
+        result => return result.map(Some),
+    }
+    match report_files::write(record, analysis, folder, false) {
+        Err(error) if error.is_refusal() => {
+            refused("there is no report file", &error);
+            Ok(None)
+        }
+        result => result.map(Some),
+    }
+}
+
 /// Prints the table and writes the report.
 fn tell(
     arguments: &RunArgs,
+    progress: &mut Progress,
     root: &Path,
     record: &Record,
     analysis: &Analysis,
@@ -152,16 +180,16 @@ fn tell(
             .reports
             .clone()
             .unwrap_or_else(|| report_files::default_folder(root));
-        let report = report_files::write(record, analysis, &folder, true).with_context(|| {
+        let report = report(record, analysis, &folder, progress).with_context(|| {
             format!(
                 "everything is measured and on record in {shown}, but the report cannot be \
                  written (`bench-run report` makes it from the record)"
             )
         })?;
-        lines.push(format!(
-            "report  {}",
-            super::project::relative(&report, root)
-        ));
+        if let Some(report) = report {
+            let report = super::project::relative(&report, root);
+            lines.push(format!("report  {report}"));
+        }
     }
     if !arguments.quiet {
         dispatch::print(&format!("{}\n", lines.join("\n")))?;

@@ -63,7 +63,8 @@ pub enum PublishError {
     },
     /// A text that belongs to this machine or its user.
     #[error(
-        "{file}:{line} holds `{text}`, expected no path or name of this machine in what is published"
+        "{file}:{line} holds `{text}`, expected no path or name of this machine in what is \
+         published; write `${{VAR}}` in the experiment, or pass it by `pass_env`"
     )]
     Private {
         /// Name of the file.
@@ -73,6 +74,17 @@ pub enum PublishError {
         /// The text.
         text: String,
     },
+}
+
+impl PublishError {
+    /// Whether the record is fine and only must not be published as it is.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            PublishError::Private { .. } | PublishError::TooLarge { .. }
+        )
+    }
 }
 
 /// What to write, and where.
@@ -112,8 +124,8 @@ pub fn write(
     files.push((report.clone(), text.into_bytes()));
     if to.with_record {
         check_size(&files)?;
-        check_private(&files, to.private)?;
     }
+    check_private(&files, to.private)?;
     fs::create_dir_all(&data).map_err(failed("create", &data))?;
     for (path, bytes) in &files {
         write_file(path, bytes)?;

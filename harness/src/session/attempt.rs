@@ -85,6 +85,7 @@ impl Bench<'_> {
             .map(|path| self.relative(path))
             .collect();
         self.judge(&mut row, place, &ended, &files.0, earlier);
+        self.hide_folders(&mut row);
         // A crash or a wrong answer is the program's own on any machine; running out of
         // time need not be.
         let may_be_the_machine = matches!(row.outcome, Outcome::Ok | Outcome::TimedOut { .. });
@@ -136,6 +137,8 @@ impl Bench<'_> {
         let (cell, arm) = (&plan.cells[place.cell], &plan.arms[place.arm]);
         let extracted = extract::extract(&plan.experiment, cell, &arm.requires, stdout, &usage);
         row.fields = extracted.fields;
+        let values = row.fields.values_mut();
+        values.for_each(|value| self.workplace.roots.hide_in(value));
         match extracted.metrics {
             Ok(metrics) => row.metrics = metrics,
             Err(Refusal::Failed(reason)) => row.outcome = Outcome::Failed { reason },
@@ -147,6 +150,17 @@ impl Bench<'_> {
         {
             row.outcome = Outcome::Invalid { reason };
             row.metrics.clear();
+        }
+    }
+
+    /// A reason quotes what the program printed.
+    fn hide_folders(&self, row: &mut Attempt) {
+        let roots = &self.workplace.roots;
+        match &mut row.outcome {
+            Outcome::Rejected { reason }
+            | Outcome::Failed { reason }
+            | Outcome::Invalid { reason } => *reason = roots.hide(reason),
+            Outcome::Ok | Outcome::TimedOut { .. } => {}
         }
     }
 

@@ -10,6 +10,7 @@ use crate::experiment::template::{self, TemplateError};
 use crate::record::format::{Plan, PlannedArm};
 
 use super::environment::environment;
+use super::symbolic::Roots;
 
 /// What an attempt needs that no record may hold: where things lie on this machine.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +21,8 @@ pub struct Workplace {
     pub artifact_dirs: Vec<PathBuf>,
     /// The variables of the caller that the experiment passes through.
     pub passed_env: Vec<(String, OsString)>,
+    /// What stands in a record for this machine's folders.
+    pub roots: Roots,
 }
 
 /// A command line that is ready to start.

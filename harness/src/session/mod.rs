@@ -13,4 +13,5 @@ pub mod observer;
 pub mod pins;
 pub mod prepare;
 pub mod run;
+pub mod symbolic;
 pub mod treatment;

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use indexmap::IndexMap;
@@ -28,6 +28,7 @@ use super::command::Workplace;
 use super::error::SessionError;
 use super::observer::Observer;
 use super::pins::{self, Origin, Pinned};
+use super::symbolic::Roots;
 use super::treatment::{self, BuiltArm};
 
 /// What is to be prepared, and the surroundings it may read.
@@ -146,8 +147,20 @@ pub fn prepare(
         root: request.root.to_owned(),
         artifact_dirs: dirs,
         passed_env,
+        roots: roots(request),
     };
     Ok(Prepared { plan, workplace })
+}
+
+/// The folders of this machine that output may name.
+fn roots(request: &Request<'_>) -> Roots {
+    let home = (request.variable)("HOME").map(PathBuf::from);
+    let known = [
+        Some((request.root.to_owned(), "{repo}")),
+        Some((request.cache.path().to_owned(), "{cache}")),
+        home.map(|home| (home, "{home}")),
+    ];
+    Roots::new(known.into_iter().flatten())
 }
 
 /// What a resumed run compares: other values would be another measurement, and the
@@ -193,9 +206,8 @@ impl Shop<'_> {
             Err(error) if error.is_the_arms_own() => {
                 observer.warning(&format!("arm `{name}` is out: {error}"));
                 // The message names a log on this machine; the record keeps its end only.
-                Ok(BuiltArm::Failed(
-                    error.log_tail().unwrap_or_default().to_owned(),
-                ))
+                let tail = error.log_tail().unwrap_or_default();
+                Ok(BuiltArm::Failed(roots(self.request).hide(tail)))
             }
             Err(error) => Err(SessionError::Build {
                 arm: name.to_owned(),

@@ -276,3 +276,61 @@ fn a_report_that_cannot_be_written_does_not_hide_where_the_record_is() {
         "{text}"
     );
 }
+
+/// `HOME` is private, and the fixture's projects lie below it here.
+fn report_of(project: &Project, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = project.command(arguments);
+    let output = command.env("HOME", project.root()).output().unwrap();
+    let folder = fs::read_dir(project.root().join("docs/benchmark_results"));
+    let report = folder.ok().and_then(|entries| {
+        let mut paths = entries.map(|entry| entry.unwrap().path());
+        paths.find(|path| path.extension().is_some_and(|extension| extension == "md"))
+    });
+    let text = report.map_or_else(String::new, |path| fs::read_to_string(path).unwrap());
+    (
+        output.status.code(),
+        stdout(&output) + &stderr(&output),
+        text,
+    )
+}
+
+#[test]
+fn paths_in_what_a_build_and_a_program_print_are_symbols_in_the_report() {
+    let project = Project::new();
+    let print = "echo \"{\\\"ids\\\": \\\"$0\\\"}\"; exit 0";
+    let (base, main) = (
+        project.commit(1000),
+        project.commit_with(1000, "fast", print),
+    );
+    let file = project.experiment(&base, &main, "expect: { json: { ids: cafe } }\n");
+    let text = fs::read_to_string(&file).unwrap();
+    let broken = format!("broken: {{ rev: {main}, build_command: 'echo in $PWD; pwd; false' }}");
+    fs::write(
+        &file,
+        text.replace("nulls:", &format!("  {broken}\nnulls:")),
+    )
+    .unwrap();
+    let (code, told, report) = report_of(&project, &["x.yaml", "--gate"]);
+    assert_eq!(code, Some(12), "{told}");
+    assert!(
+        report.contains("{cache}/src") && report.contains("{cache}/builds"),
+        "{told}\n{report}"
+    );
+    let folder = project.root().to_str().unwrap().to_owned();
+    for name in ["plan.json", "attempts.jsonl"] {
+        let stored = fs::read_to_string(project.records()[0].join(name)).unwrap();
+        assert!(!stored.contains(&folder), "{name}: {stored}");
+    }
+}
+
+#[test]
+fn a_record_that_must_not_be_published_keeps_its_verdict() {
+    let project = Project::new();
+    let (base, main) = (project.commit(1000), project.commit(900));
+    let more = format!("env: {{ LIB: '{}/lib' }}\n", project.root().display());
+    project.experiment(&base, &main, &more);
+    let (code, told, report) = report_of(&project, &["x.yaml", "--gate"]);
+    assert_eq!(code, Some(10), "{told}");
+    assert!(told.contains("there is no report file: "), "{told}");
+    assert!(report.is_empty(), "{report}");
+}
