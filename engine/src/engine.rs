@@ -10,7 +10,9 @@ use crate::backend::interface::{
 };
 use crate::device_profile::DeviceProfile;
 use crate::error::{BackendError, LoadError};
-use crate::kv_cache::{CacheCursor, FullCursor, RewindableCache, RotatingCursor};
+use crate::kv_cache::{
+    CacheCursor, CacheUndo, FullCursor, RewindableCache, RotatingCursor, RowUndo,
+};
 use crate::model::census::Census;
 use crate::model::family::{CacheKind, cache_kinds, layer_cache_kind};
 use crate::model::parts::Loading;
@@ -294,6 +296,7 @@ impl Engine {
             caches: self.shared.kinds.iter().map(cache).collect(),
             speculative: false,
             undo: UndoCount::default(),
+            rewind_bug: false,
         })
     }
 
@@ -365,6 +368,8 @@ pub struct Sequence {
     caches: Vec<RewindableCache>,
     speculative: bool,
     undo: UndoCount,
+    /// A test of the tests: rewinds move cursors, and put no row back.
+    rewind_bug: bool,
 }
 
 impl Sequence {
@@ -398,6 +403,12 @@ impl Sequence {
     /// so that up to [`REWIND_DEPTH`] of them can be taken back.
     pub fn set_speculative(&mut self, open: bool) {
         self.speculative = open;
+    }
+
+    /// Makes rewinds forget the rows that were overwritten, to see that a test notices.
+    #[doc(hidden)]
+    pub fn plant_rewind_bug(&mut self) {
+        self.rewind_bug = true;
     }
 
     /// Queues one forward pass over `input` and moves the cursors past it.
@@ -460,12 +471,23 @@ impl Sequence {
         let undo = undo.map_err(|refusal| BackendError::CannotRewind {
             reason: refusal.to_string(),
         })?;
+        let undo = match self.rewind_bug {
+            true => undo.into_iter().map(without_rows).collect(),
+            false => undo,
+        };
         self.engine.shared.backend.rewind(self.id, undo)?;
         self.caches = caches;
         self.undo.rewinds += 1;
         self.undo.appends_rewound += appends;
         Ok(())
     }
+}
+
+fn without_rows(mut undo: CacheUndo) -> CacheUndo {
+    for append in &mut undo.appends {
+        append.row = RowUndo::Keep;
+    }
+    undo
 }
 
 impl Drop for Sequence {

@@ -28,6 +28,8 @@ pub mod check;
 
 pub mod bench;
 
+pub mod parity;
+
 pub mod inspect;
 
 pub mod generate;

@@ -6,6 +6,7 @@ pub mod bench_decode;
 pub mod check;
 pub mod compute;
 pub mod convert;
+pub mod engine_parity;
 pub mod exit_code;
 pub mod fetch;
 pub mod generate;

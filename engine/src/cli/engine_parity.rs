@@ -1,0 +1,114 @@
+//! `mlxcel-engine-parity`: every decode path against the synchronous one.
+
+use std::io::Write;
+
+use anyhow::Context;
+
+use super::exit_code::{FAILURE, SUCCESS};
+use super::progress::ByteProgress;
+use super::{model_argument, version};
+use crate::bench::arguments::{ArithmeticArgument, BackendArgument};
+use crate::bench::prompt::Tokenizer;
+use crate::decode::SamplerOptions;
+use crate::parity::{ParityOptions, default_prompt_tokens, parity};
+use crate::{Engine, LoadOptions, backend};
+
+/// Name of the program in messages.
+pub const PROGRAM: &str = "mlxcel-engine-parity";
+
+/// Decode the same prompt by every path and compare tokens and logits
+///
+/// The default prompt ends shortly before the model's sliding window does, so that the text fills
+/// it, wraps it and goes on.
+#[derive(Debug, clap::Parser)]
+#[command(name = PROGRAM, disable_version_flag = true)]
+pub struct Arguments {
+    /// MLX model folder, or synthetic:NAME
+    #[arg(short, long, value_name = "DIR", required_unless_present = "version")]
+    pub model: Option<String>,
+    /// Tokens of the prompt
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub prompt_tokens: Option<u32>,
+    /// Tokens to decode by each path
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 128,
+          value_parser = clap::value_parser!(u32).range(2..=1 << 20))]
+    pub max_tokens: u32,
+    /// Exit with 1 where a path differs, is not to be had, or proves nothing
+    #[arg(long)]
+    pub expect_identical: bool,
+    /// Of the sampled texts
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Where to compute
+    #[arg(long, value_enum, default_value_t = BackendArgument::Auto)]
+    pub backend: BackendArgument,
+    /// float32 is the reference; fast rounds activations to 8 bits
+    #[arg(long, value_enum, default_value_t = ArithmeticArgument::Fast)]
+    pub arithmetic: ArithmeticArgument,
+    /// Threads that compute; 0 means one for each core this process may use
+    #[arg(long, value_name = "N", default_value_t = 0,
+          value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
+    /// Leave rows out of rewinds: a test of this test
+    #[arg(long, hide = true)]
+    pub plant_rewind_bug: bool,
+    /// Print one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print version, commit, dirty flag, features, target and profile
+    #[arg(short = 'V', long)]
+    pub version: bool,
+}
+
+/// Compares and prints.
+///
+/// # Errors
+/// A model that is not there or cannot be loaded, or a step that fails.
+pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
+    if arguments.version {
+        version::print(PROGRAM, arguments.json)?;
+        return Ok(SUCCESS);
+    }
+    // clap asks for the model unless the version was asked for.
+    let model = arguments.model.as_deref().unwrap_or_default();
+    let options = LoadOptions {
+        backend: arguments.backend.choice(),
+        arithmetic: arguments.arithmetic.arithmetic(),
+        threads: usize::from(arguments.threads),
+        ..LoadOptions::default()
+    };
+    backend::require(options.backend)?;
+    let folder = model_argument::folder(model)?;
+    let mut bar = ByteProgress::new(format!("loading {model}"));
+    let engine = Engine::load(&folder, &options, &mut |progress| {
+        bar.update(progress.done_bytes, progress.total_bytes);
+    })
+    .with_context(|| format!("failed to load {model}"))?;
+    drop(bar);
+    let info = engine.model();
+    let prompt_tokens = match arguments.prompt_tokens {
+        Some(tokens) => tokens as usize,
+        None => default_prompt_tokens(info.window_tokens),
+    };
+    let prompt = Tokenizer::open(&folder, info.vocab_size)?.synthesise(prompt_tokens)?;
+    let options = ParityOptions {
+        tokens: arguments.max_tokens as usize,
+        sampled: SamplerOptions {
+            temperature: 1.0,
+            top_p: 0.95,
+            seed: arguments.seed,
+        },
+        plant_rewind_bug: arguments.plant_rewind_bug,
+    };
+    let report = parity(&engine, &prompt, &options)?;
+    let mut out = std::io::stdout();
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+    } else {
+        write!(out, "{report}")?;
+    }
+    Ok(match arguments.expect_identical && !report.passed {
+        true => FAILURE,
+        false => SUCCESS,
+    })
+}
