@@ -34,6 +34,8 @@ pub mod inspect;
 
 pub mod generate;
 
+pub mod perplexity;
+
 pub mod cli;
 
 pub use backend::interface::{Arithmetic, BackendChoice, KernelReport};

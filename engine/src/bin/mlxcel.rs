@@ -29,6 +29,7 @@ enum Command {
     Convert(cli::convert::Arguments),
     Fetch(cli::fetch::Arguments),
     Generate(cli::generate::Arguments),
+    Perplexity(cli::perplexity::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +48,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         Some(Command::Convert(arguments)) => cli::convert::run(arguments),
         Some(Command::Generate(arguments)) => cli::generate::run(arguments),
         Some(Command::Fetch(arguments)) => cli::fetch::run(arguments),
+        Some(Command::Perplexity(arguments)) => cli::perplexity::run(arguments),
         None => Arguments::command()
             .error(
                 clap::error::ErrorKind::MissingSubcommand,

@@ -13,6 +13,7 @@ pub mod generate;
 pub mod inspect;
 pub mod model_argument;
 pub mod overrides;
+pub mod perplexity;
 pub mod progress;
 pub mod synth;
 pub mod version;

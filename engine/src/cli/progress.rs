@@ -8,10 +8,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Work that ends sooner shows nothing.
 const DELAY: Duration = Duration::from_secs(2);
 
-/// Shows bytes done of bytes to do on standard error, when that is a terminal
-/// and the work has lasted for two seconds.
+/// Shows bytes (or tokens) done of those to do on standard error, when that is
+/// a terminal and the work has lasted for two seconds.
 pub struct ByteProgress {
     what: String,
+    counts: &'static str,
     started: Instant,
     bar: Option<ProgressBar>,
     enabled: bool,
@@ -20,8 +21,18 @@ pub struct ByteProgress {
 impl ByteProgress {
     /// Starts the clock; nothing is drawn yet.
     pub fn new(what: impl Into<String>) -> Self {
+        Self::counting(what, "{bytes} of {total_bytes}")
+    }
+
+    /// The same for work that is counted in tokens.
+    pub fn tokens(what: impl Into<String>) -> Self {
+        Self::counting(what, "{pos} of {len} tokens")
+    }
+
+    fn counting(what: impl Into<String>, counts: &'static str) -> Self {
         Self {
             what: what.into(),
+            counts,
             started: Instant::now(),
             bar: None,
             enabled: std::io::stderr().is_terminal(),
@@ -29,13 +40,13 @@ impl ByteProgress {
     }
 
     /// Notes how far the work has come.
-    pub fn update(&mut self, done_bytes: u64, total_bytes: u64) {
+    pub fn update(&mut self, done: u64, total: u64) {
         if !self.enabled || (self.bar.is_none() && self.started.elapsed() < DELAY) {
             return;
         }
-        let what = &self.what;
-        let bar = self.bar.get_or_insert_with(|| bar(what, total_bytes));
-        bar.set_position(done_bytes);
+        let (what, counts) = (&self.what, self.counts);
+        let bar = self.bar.get_or_insert_with(|| bar(what, counts, total));
+        bar.set_position(done);
     }
 }
 
@@ -47,10 +58,10 @@ impl Drop for ByteProgress {
     }
 }
 
-fn bar(what: &str, total_bytes: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(total_bytes), ProgressDrawTarget::stderr());
-    let template = "{msg} [{bar:30}] {bytes} of {total_bytes} ({eta} left)";
-    if let Ok(style) = ProgressStyle::with_template(template) {
+fn bar(what: &str, counts: &str, total: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    let template = format!("{{msg}} [{{bar:30}}] {counts} ({{eta}} left)");
+    if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style);
     }
     bar.set_message(what.to_owned());
