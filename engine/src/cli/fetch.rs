@@ -11,7 +11,7 @@ use super::model_argument;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Environment: HF_ENDPOINT, HF_TOKEN, HF_HOME for hf: names")]
 pub struct Arguments {
-    /// hf:ORGANISATION/NAME[@REVISION], synthetic:NAME, or a folder
+    /// hf:ORGANISATION/NAME (with @REVISION behind it, if wanted), synthetic:NAME, or a folder
     pub model: String,
 }
 
