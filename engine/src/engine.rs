@@ -11,7 +11,7 @@ use crate::backend::interface::{
 use crate::device_profile::DeviceProfile;
 use crate::error::{BackendError, LoadError};
 use crate::kv_cache::{
-    CacheCursor, CacheUndo, FullCursor, RewindableCache, RotatingCursor, RowUndo,
+    CacheCursor, CacheUndo, FullCursor, RewindableCache, RotatingCursor, RowUndo, SaveMethod,
 };
 use crate::model::census::Census;
 use crate::model::family::{CacheKind, cache_kinds, layer_cache_kind};
@@ -294,7 +294,8 @@ impl Engine {
             engine: self.clone(),
             id,
             caches: self.shared.kinds.iter().map(cache).collect(),
-            speculative: false,
+            scope: None,
+            spoiled: None,
             undo: UndoCount::default(),
             rewind_bug: false,
         })
@@ -366,7 +367,9 @@ pub struct Sequence {
     engine: Engine,
     id: SequenceId,
     caches: Vec<RewindableCache>,
-    speculative: bool,
+    scope: Option<SaveMethod>,
+    /// Why it can no longer be fed.
+    spoiled: Option<String>,
     undo: UndoCount,
     /// A test of the tests: rewinds move cursors, and put no row back.
     rewind_bug: bool,
@@ -400,9 +403,19 @@ impl Sequence {
     }
 
     /// Opens or closes the speculative scope: inside, single-token steps save what they overwrite,
-    /// so that up to [`REWIND_DEPTH`] of them can be taken back.
-    pub fn set_speculative(&mut self, open: bool) {
-        self.speculative = open;
+    /// in the given way, so that up to [`REWIND_DEPTH`] of them can be taken back.
+    pub fn set_speculative(&mut self, scope: Option<SaveMethod>) {
+        self.scope = scope;
+    }
+
+    /// Whether the next token overwrites one that is visible to it or to the ones before it.
+    pub fn is_window_full(&self) -> bool {
+        self.caches.iter().any(RewindableCache::is_window_full)
+    }
+
+    /// Refuses every later step: the caches hold tokens that are not part of the text.
+    pub fn spoil(&mut self, reason: impl Into<String>) {
+        self.spoiled = Some(reason.into());
     }
 
     /// Makes rewinds forget the rows that were overwritten, to see that a test notices.
@@ -436,9 +449,14 @@ impl Sequence {
                 wanted_tokens,
             });
         }
-        let in_scope = self.speculative;
+        if let Some(reason) = &self.spoiled {
+            return Err(BackendError::CannotRewind {
+                reason: reason.clone(),
+            });
+        }
+        let scope = self.scope;
         let mut caches = self.caches.clone();
-        let appended = caches.iter_mut().map(|c| c.append(tokens, in_scope));
+        let appended = caches.iter_mut().map(|c| c.append(tokens, scope));
         let plans: Vec<_> = appended.collect();
         let saving = (0..plans.len()).filter(|kind| plans[*kind].save.is_some());
         let rows = saving.map(|kind| 2 * self.engine.layers_of_kind(kind));

@@ -119,7 +119,7 @@ fn the_json_has_every_documented_field_and_only_finite_numbers() {
 }
 
 #[rustfmt::skip]
-const FIELDS: [&str; 72] = [
+const FIELDS: [&str; 73] = [
     "program", "version", "commit", "dirty", "features", "target", "profile",
     "model", "synthetic", "model_hash", "family", "layers", "vocab_size", "window_tokens",
     "quantisation", "tokenizer", "chat_template",
@@ -131,7 +131,8 @@ const FIELDS: [&str; 72] = [
     "generated_tokens", "stopped", "distinct_tokens", "token_sha256", "logits_sha256",
     "logits_finite",
     "decode_path", "lookahead_steps", "undo_rows_recorded", "undo_rows_copied", "undo_launches",
-    "rewinds", "appends_rewound", "dropped_steps", "wrapped", "forced_sync", "sync_reason",
+    "rewinds", "appends_rewound", "dropped_steps", "wrapped", "forced_sync", "undo_policy",
+    "sync_reason",
     "dequant_cache_hits", "dequant_cache_misses", "dequant_cache_bytes", "route_counts",
     "active_bytes", "cache_bytes", "peak_bytes", "peak_resident_bytes", "memory",
     "weight_bytes_per_token", "kv_bytes_per_token", "decode_bytes_s", "read_bandwidth_bytes_s",
@@ -342,6 +343,10 @@ fn three_loops_give_one_text_and_say_how_they_worked() {
     let per_step = 2 * 4;
     assert_eq!(engine["undo_rows_recorded"], 24 * per_step);
     assert_eq!(engine["undo_rows_copied"], 24 * per_step);
+    assert_eq!(
+        engine["undo_launches"], 0,
+        "the append saves what it overwrites"
+    );
     assert_eq!(sync["decode_path"], "engine");
     assert_eq!(sync["forced_sync"], true);
     assert_eq!(sync["sync_reason"], "forced_sync");
@@ -349,4 +354,35 @@ fn three_loops_give_one_text_and_say_how_they_worked() {
         (&sync["lookahead_steps"], &sync["undo_rows_recorded"]),
         (&0.into(), &0.into())
     );
+}
+
+#[test]
+fn every_undo_policy_gives_the_same_text_at_its_own_price() {
+    let run = |policy| json_with(&[("MLXCEL_UNDO", policy)], SMALL);
+    let plain = run("own_copies");
+    let rows = 24 * 2 * 4;
+    assert_eq!(
+        (&plain["undo_rows_copied"], &plain["undo_launches"]),
+        (&rows.into(), &rows.into())
+    );
+    let reports = ["in_append", "sync_once_full", "discard"].map(run);
+    for report in &reports {
+        assert_eq!(report["token_sha256"], plain["token_sha256"], "{report}");
+        assert_eq!(report["undo_launches"], 0, "{report}");
+    }
+    let [in_append, sync, discard] = reports;
+    assert_eq!(in_append["undo_rows_copied"], rows);
+    assert_eq!(sync["sync_reason"], "window_full");
+    assert_eq!(sync["lookahead_steps"], 0, "the prompt fills the window");
+    assert_eq!(discard["lookahead_steps"], 23);
+    for report in [sync, discard] {
+        assert_eq!(report["undo_rows_copied"], 0, "{report}");
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_mlxcel-bench-decode"))
+        .args(SMALL.split_whitespace())
+        .env("MLXCEL_UNDO", "magic")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("expected one of in_append"));
 }

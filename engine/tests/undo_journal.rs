@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use mlxcel_engine::kv_cache::mask::visible_rows;
 use mlxcel_engine::kv_cache::{
     CacheCursor, CachePlan, CacheUndo, FullCursor, RewindRefusal, RewindableCache, RotatingCursor,
-    RowUndo,
+    RowUndo, SaveMethod,
 };
 use proptest::prelude::*;
 
@@ -46,7 +46,9 @@ impl Twin {
     }
 
     fn append(&mut self, tokens: usize, in_scope: bool) {
-        let plan = self.cache.append(tokens, in_scope);
+        let plan = self
+            .cache
+            .append(tokens, in_scope.then(SaveMethod::default));
         self.obey(&plan, tokens);
         self.check(&plan, tokens);
     }

@@ -129,6 +129,7 @@ fn path(m: &Measurement) -> Value {
         "dropped_steps": statistics.dropped_steps,
         "wrapped": statistics.wrapped,
         "forced_sync": statistics.forced_sync,
+        "undo_policy": statistics.undo_policy,
         "sync_reason": statistics.sync_reason,
         // No route of this back end dequantises whole matrices.
         "dequant_cache_hits": 0,

@@ -32,7 +32,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     backend::require(arguments.load_options().backend)?;
     let folder = model_argument::folder(model)?;
     let mut bar = ByteProgress::new(format!("loading {model}"));
-    let lookahead = overrides::lookahead_options();
+    let lookahead = overrides::lookahead_options()?;
     let measured = measure(&folder, arguments, lookahead, &mut |progress| {
         bar.update(progress.done_bytes, progress.total_bytes);
     });

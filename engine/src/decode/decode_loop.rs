@@ -50,6 +50,8 @@ pub struct DecodeStatistics {
     pub wrapped: bool,
     /// Whether the user forced synchronous steps.
     pub forced_sync: bool,
+    /// What happens to rows that are overwritten ahead; `None` in a loop that takes nothing back.
+    pub undo_policy: Option<&'static str>,
     /// Why steps were synchronous, where they were.
     pub sync_reason: Option<&'static str>,
 }

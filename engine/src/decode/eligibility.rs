@@ -3,7 +3,7 @@
 //! Pure: options, caches and sampler in, parameters or a reason out. [`lookahead_params`] is the one
 //! place where that is decided.
 
-use crate::kv_cache::RewindableCache;
+use crate::kv_cache::{RewindableCache, SaveMethod};
 
 /// Appends that the pipeline may have to take back at once: the step that is being read and the one
 /// queued behind it.
@@ -19,6 +19,8 @@ pub enum SyncReason {
     /// The host chooses the tokens (history penalties, masks, log probabilities), so a step cannot
     /// be queued before the token it follows is known.
     HostSampling,
+    /// The window is full, and the user chose to run ahead only until then.
+    WindowFull,
     /// The device refused a step ahead, so the rest of the text goes without.
     SubmitFailed,
 }
@@ -30,6 +32,7 @@ impl SyncReason {
             Self::ForcedSync => "forced_sync",
             Self::CacheCannotRewind => "cache_cannot_rewind",
             Self::HostSampling => "host_sampling",
+            Self::WindowFull => "window_full",
             Self::SubmitFailed => "submit_failed",
         }
     }
@@ -38,8 +41,57 @@ impl SyncReason {
 /// How a pipelined loop runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookaheadParams {
-    /// Whether steps must save what they overwrite.
-    pub record: bool,
+    /// How steps save what they overwrite; `None`: nothing is saved, and nothing taken back.
+    pub record: Option<SaveMethod>,
+    /// Whether the rest of the text is synchronous once the window is full.
+    pub only_until_full: bool,
+}
+
+/// What running ahead costs, and what it leaves: each way gives the same tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UndoPolicy {
+    /// Each append saves what it overwrites: exact, and no extra work for the device.
+    #[default]
+    InAppend,
+    /// Two copies of a row for each windowed layer and token, before the append: exact, and the
+    /// plainest form, which the others are compared with.
+    OwnCopies,
+    /// Synchronous steps once the window is full: nothing is ever overwritten ahead.
+    SyncOnceFull,
+    /// Nothing is saved: the step behind the last token stays in the caches, and the sequence can
+    /// only be closed.
+    Discard,
+}
+
+impl UndoPolicy {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::InAppend,
+        Self::OwnCopies,
+        Self::SyncOnceFull,
+        Self::Discard,
+    ];
+
+    /// Its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InAppend => "in_append",
+            Self::OwnCopies => "own_copies",
+            Self::SyncOnceFull => "sync_once_full",
+            Self::Discard => "discard",
+        }
+    }
+
+    fn params(self) -> LookaheadParams {
+        LookaheadParams {
+            record: match self {
+                Self::InAppend | Self::SyncOnceFull => Some(SaveMethod::InAppend),
+                Self::OwnCopies => Some(SaveMethod::OwnCopies),
+                Self::Discard => None,
+            },
+            only_until_full: self == Self::SyncOnceFull,
+        }
+    }
 }
 
 /// What the user and the caller ask for.
@@ -47,6 +99,8 @@ pub struct LookaheadParams {
 pub struct LookaheadOptions {
     /// Synchronous steps, whatever else would be possible.
     pub force_sync: bool,
+    /// What happens to rows that are overwritten ahead.
+    pub undo: UndoPolicy,
 }
 
 /// Turns options, caches and sampler into the pipeline's parameters.
@@ -60,12 +114,12 @@ pub fn lookahead_params(
 ) -> Result<LookaheadParams, SyncReason> {
     if options.force_sync {
         Err(SyncReason::ForcedSync)
-    } else if !can_unwind_lookahead(caches) {
+    } else if options.undo != UndoPolicy::Discard && !can_unwind_lookahead(caches) {
         Err(SyncReason::CacheCannotRewind)
     } else if host_sampling {
         Err(SyncReason::HostSampling)
     } else {
-        Ok(LookaheadParams { record: true })
+        Ok(options.undo.params())
     }
 }
 
@@ -100,7 +154,10 @@ mod tests {
     #[test]
     fn each_obstacle_has_its_reason_and_the_users_word_comes_first() {
         let free = LookaheadOptions::default();
-        let forced = LookaheadOptions { force_sync: true };
+        let forced = LookaheadOptions {
+            force_sync: true,
+            ..free
+        };
         let caches = [full(), rotating(2)];
         assert!(lookahead_params(free, &caches, false).is_ok());
         let reason = |options, caches: &[RewindableCache], host| {
@@ -110,5 +167,11 @@ mod tests {
         assert_eq!(reason(free, &caches, true), SyncReason::HostSampling);
         let shallow = [rotating(1)];
         assert_eq!(reason(free, &shallow, false), SyncReason::CacheCannotRewind);
+        let discard = LookaheadOptions {
+            undo: UndoPolicy::Discard,
+            ..free
+        };
+        let params = lookahead_params(discard, &shallow, false).unwrap();
+        assert_eq!(params.record, None, "who takes nothing back needs no log");
     }
 }

@@ -16,7 +16,7 @@ use crate::device_profile::DeviceProfile;
 use crate::engine::Engine;
 use crate::error::BackendError;
 use crate::kv_cache::mask::visible_rows;
-use crate::kv_cache::{CachePlan, CacheUndo, Compaction, RowUndo};
+use crate::kv_cache::{CachePlan, CacheUndo, Compaction, RowUndo, SaveMethod};
 use crate::model::family::CacheKind;
 
 /// Window of the second and third layer; the first keeps everything.
@@ -199,9 +199,10 @@ impl State {
             let position = step.first_position + tokens.len() - 1;
             let visible = visible_rows(plan.view, plan.physical_rows, position);
             seen.push(layer.rows[visible].to_vec());
-            let saved = u64::from(plan.save.is_some());
-            self.work.rows_copied += 2 * saved;
-            self.work.launches += 2 * saved;
+            if let Some(save) = plan.save {
+                self.work.rows_copied += 2;
+                self.work.launches += 2 * u64::from(save.method == SaveMethod::OwnCopies);
+            }
         }
         if fault.is_some() {
             return Err(failure());

@@ -16,7 +16,8 @@ pub mod unwind;
 
 pub use decode_loop::{DecodeLoop, DecodeStatistics, Decoded};
 pub use eligibility::{
-    LookaheadOptions, LookaheadParams, SyncReason, can_unwind_lookahead, lookahead_params,
+    LookaheadOptions, LookaheadParams, SyncReason, UndoPolicy, can_unwind_lookahead,
+    lookahead_params,
 };
 pub use generator::Generator;
 pub use pipeline::{Control, DirectEngine};

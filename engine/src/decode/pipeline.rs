@@ -67,6 +67,7 @@ pub struct DirectEngine<'a> {
     last: Option<u32>,
     stopped: Option<StopReason>,
     lookahead_steps: usize,
+    dropped_steps: usize,
     undo_before: (UndoCount, UndoWork),
 }
 
@@ -96,6 +97,7 @@ impl<'a> DirectEngine<'a> {
             last: None,
             stopped: None,
             lookahead_steps: 0,
+            dropped_steps: 0,
             undo_before,
         }
     }
@@ -168,6 +170,9 @@ impl<'a> DirectEngine<'a> {
         };
         if self.pending.is_none() {
             self.stand_at_committed()?;
+            if self.runs_into_full_window() {
+                self.lookahead = Err(SyncReason::WindowFull);
+            }
         }
         if self.lookahead.is_err() {
             return self.synchronous(last).map(Some);
@@ -241,9 +246,10 @@ impl<'a> DirectEngine<'a> {
             undo_launches: work.launches,
             rewinds: count.rewinds - count_before.rewinds,
             appends_rewound: count.appends_rewound - count_before.appends_rewound,
-            dropped_steps: 0,
+            dropped_steps: self.dropped_steps,
             wrapped: self.sequence.has_wrapped(),
             forced_sync: self.options.force_sync,
+            undo_policy: Some(self.options.undo.name()),
             sync_reason: self.lookahead.err().map(SyncReason::name),
         }
     }
@@ -268,12 +274,14 @@ impl<'a> DirectEngine<'a> {
             },
         };
         let spends_budget = self.tokens.len() + 1 >= self.stop.max_tokens;
-        if !spends_budget {
+        if !spends_budget && !self.runs_into_full_window() {
             match self.submit_ahead(TokenSource::Device(pending.ticket)) {
                 Ok(next) => {
                     self.lookahead_steps += 1;
                     self.pending = Some(next);
                 }
+                // Where nothing can be taken back, what is queued must be read.
+                Err(_) if !self.records() => self.lookahead = Err(SyncReason::SubmitFailed),
                 Err(_) => return self.give_up_lookahead(Some(pending)).map(|()| None),
             }
         }
@@ -316,7 +324,8 @@ impl<'a> DirectEngine<'a> {
     /// Queues the step on the token that was just chosen, so that the device does not wait for the
     /// caller. A refusal is met again, and dealt with, at the next turn.
     fn look_ahead_from_last(&mut self) {
-        if let (Some(last), None, Ok(_)) = (self.last, self.stopped, self.lookahead) {
+        let full = self.runs_into_full_window();
+        if let (Some(last), None, Ok(_), false) = (self.last, self.stopped, self.lookahead, full) {
             self.pending = self.submit_ahead(TokenSource::Host(vec![last])).ok();
         }
     }
@@ -324,10 +333,10 @@ impl<'a> DirectEngine<'a> {
     fn submit_ahead(&mut self, input: TokenSource) -> Result<Pending, BackendError> {
         let sampler_before = self.sampler.clone();
         let request = self.request();
-        let record = self.lookahead.is_ok_and(|params| params.record);
-        self.sequence.set_speculative(record);
+        let scope = self.lookahead.ok().and_then(|params| params.record);
+        self.sequence.set_speculative(scope);
         let submitted = self.sequence.submit(input, request);
-        self.sequence.set_speculative(false);
+        self.sequence.set_speculative(None);
         match submitted {
             Ok(ticket) => Ok(Pending {
                 ticket,
@@ -351,15 +360,31 @@ impl<'a> DirectEngine<'a> {
     /// Takes back what was fed beyond the tokens that have been read.
     fn retire(&mut self) -> Result<(), BackendError> {
         let appends = appends_to_unwind(Progress {
-            recorded: self.lookahead.is_ok_and(|params| params.record),
+            recorded: self.records(),
             offset_tokens: self.sequence.offset_tokens(),
             committed_tokens: self.committed_tokens,
         });
         if let Some(pending) = self.pending.take() {
             self.sequence.engine().discard(pending.ticket);
             self.sampler = pending.sampler_before;
+            if !self.records() {
+                self.dropped_steps += 1;
+                self.sequence
+                    .spoil("the step behind the last token was not taken back");
+            }
         }
         self.sequence.rewind(appends)
+    }
+
+    /// Whether what is queued ahead can be taken back.
+    fn records(&self) -> bool {
+        self.lookahead.is_ok_and(|params| params.record.is_some())
+    }
+
+    /// Whether the next step ahead would overwrite what it has been told not to.
+    fn runs_into_full_window(&self) -> bool {
+        let only_until_full = self.lookahead.is_ok_and(|params| params.only_until_full);
+        only_until_full && self.sequence.is_window_full()
     }
 
     /// Before `last` is fed: nothing of an earlier, failed turn may be left in the caches, or it

@@ -6,15 +6,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::fake_device::{Fault, engine, failure, oracle};
 use super::pipeline::{Control, DirectEngine};
-use super::{LookaheadOptions, LoopRule, Sampler, SamplerOptions, StopReason, StopRule};
+use super::{
+    LookaheadOptions, LoopRule, Sampler, SamplerOptions, StopReason, StopRule, UndoPolicy,
+};
 use crate::engine::Sequence;
 use crate::error::BackendError;
 
 /// Tokens that each text has in the end: enough to wrap the window twice.
 const TOKENS: usize = 9;
 
-const PIPELINED: LookaheadOptions = LookaheadOptions { force_sync: false };
-const SYNCHRONOUS: LookaheadOptions = LookaheadOptions { force_sync: true };
+const PIPELINED: LookaheadOptions = LookaheadOptions {
+    force_sync: false,
+    undo: UndoPolicy::InAppend,
+};
+const SYNCHRONOUS: LookaheadOptions = LookaheadOptions {
+    force_sync: true,
+    undo: UndoPolicy::InAppend,
+};
+const UNTIL_FULL: LookaheadOptions = LookaheadOptions {
+    force_sync: false,
+    undo: UndoPolicy::SyncOnceFull,
+};
+const DISCARDING: LookaheadOptions = LookaheadOptions {
+    force_sync: false,
+    undo: UndoPolicy::Discard,
+};
 
 fn prompt(tokens: usize) -> Vec<u32> {
     (0..tokens as u32).map(|index| index * 7 % 31).collect()
@@ -382,4 +398,64 @@ fn rows_are_recorded_only_once_the_window_is_full_and_only_ahead() {
     assert_eq!((forced.undo_rows_recorded, forced.lookahead_steps), (0, 0));
     assert!(forced.wrapped && forced.forced_sync);
     assert_eq!(forced.sync_reason, Some("forced_sync"));
+}
+
+#[test]
+fn ahead_only_until_the_window_is_full_gives_the_same_tokens_whatever_ends_it() {
+    for tokens in [2, 4, 9] {
+        let prompt = prompt(tokens);
+        let harmless = |d: &Disturbance| !matches!(d, Disturbance::Fault(Fault::Step(..)));
+        for disturbance in disturbances().into_iter().filter(harmless) {
+            check(&prompt, &[disturbance], UNTIL_FULL);
+        }
+    }
+}
+
+#[test]
+fn ahead_only_until_the_window_is_full_never_saves_a_row() {
+    let engine = engine(&[], usize::MAX);
+    let mut sequence = engine.new_sequence().unwrap();
+    let mut decoder = DirectEngine::new(&mut sequence, sampler(), budget(9), UNTIL_FULL);
+    decoder.prefill(&prompt(2)).unwrap();
+    while decoder.next().unwrap().is_some() {}
+    let statistics = decoder.finish().unwrap();
+    assert_eq!(statistics.undo_rows_recorded, 0);
+    assert_eq!(statistics.sync_reason, Some("window_full"));
+    assert_eq!(statistics.lookahead_steps, 1, "positions 2 and 3 are free");
+    assert!(statistics.wrapped);
+}
+
+#[test]
+fn discarding_gives_the_same_tokens_and_a_sequence_that_can_only_be_closed() {
+    for (ending, spoiled) in [(None, false), (Some(4), true)] {
+        let engine = engine(&[], usize::MAX);
+        let prompt = prompt(5);
+        let mut sequence = engine.new_sequence().unwrap();
+        let mut decoder = DirectEngine::new(&mut sequence, sampler(), budget(9), DISCARDING);
+        decoder.prefill(&prompt).unwrap();
+        while ending != Some(decoder.tokens().len()) && decoder.next().unwrap().is_some() {}
+        decoder.end(StopReason::Callback).unwrap();
+        let expected = oracle(&prompt, ending.unwrap_or(9), sampler());
+        assert_eq!(decoder.tokens(), expected);
+        let last = expected[expected.len() - 1];
+        let statistics = decoder.finish().unwrap();
+        assert_eq!(statistics.undo_rows_recorded, 0);
+        assert_eq!(statistics.dropped_steps, usize::from(spoiled));
+        let mut again = DirectEngine::new(&mut sequence, sampler(), budget(9), DISCARDING);
+        again.resume(last);
+        assert_eq!(again.next().is_err(), spoiled);
+    }
+}
+
+#[test]
+fn a_refused_submit_while_discarding_loses_nothing() {
+    for at in 0..8 {
+        let engine = engine(&[Fault::Submit(at)], usize::MAX);
+        let prompt = prompt(5);
+        let mut sequence = engine.new_sequence().unwrap();
+        let mut decoder = DirectEngine::new(&mut sequence, sampler(), budget(9), DISCARDING);
+        decoder.prefill(&prompt).unwrap();
+        while decoder.next().unwrap().is_some() {}
+        assert_eq!(decoder.tokens(), oracle(&prompt, 9, sampler()), "{at}");
+    }
 }

@@ -31,6 +31,18 @@ pub struct SaveRow {
     pub slot: usize,
     /// Where it is kept, below the journal's depth.
     pub entry: usize,
+    /// When the device copies it.
+    pub method: SaveMethod,
+}
+
+/// When a device copies a row that is about to be overwritten. What it keeps is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SaveMethod {
+    /// The append itself reads the old row before it writes the new one: no work of its own.
+    #[default]
+    InAppend,
+    /// A copy of the key row and one of the value row before the append, two pieces of work a layer.
+    OwnCopies,
 }
 
 /// How a device takes back appends of one token each.

@@ -14,7 +14,8 @@ pub mod undo_journal;
 
 pub use full::FullCursor;
 pub use interface::{
-    AppendUndo, CacheCursor, CachePlan, CacheUndo, Compaction, KeyView, RowUndo, SaveRow,
+    AppendUndo, CacheCursor, CachePlan, CacheUndo, Compaction, KeyView, RowUndo, SaveMethod,
+    SaveRow,
 };
 pub use rewindable::RewindableCache;
 pub use rotating::RotatingCursor;

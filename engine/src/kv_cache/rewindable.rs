@@ -1,7 +1,7 @@
 //! A cache's cursor together with what it takes to go back: trim where that is exact, the journal
 //! where it is not.
 
-use super::interface::{AppendUndo, CacheCursor, CachePlan, CacheUndo, RowUndo};
+use super::interface::{AppendUndo, CacheCursor, CachePlan, CacheUndo, RowUndo, SaveMethod};
 use super::undo_journal::{RewindRefusal, UndoJournal};
 
 /// Cursor and journal of one kind of cache.
@@ -33,9 +33,9 @@ impl RewindableCache {
         }
     }
 
-    /// Makes room for `tokens` tokens and moves the cursor past them. `in_scope` says that the
-    /// token may be taken back, so that a row it overwrites must be saved.
-    pub fn append(&mut self, tokens: usize, in_scope: bool) -> CachePlan {
+    /// Makes room for `tokens` tokens and moves the cursor past them. An open `scope` says that
+    /// the token may be taken back, and how a row that it overwrites is saved.
+    pub fn append(&mut self, tokens: usize, scope: Option<SaveMethod>) -> CachePlan {
         let before = match &self.cursor {
             CacheCursor::Rotating(cursor) if tokens == 1 => Some(cursor.trimmed_to_window()),
             _ => None,
@@ -43,13 +43,19 @@ impl RewindableCache {
         let mut plan = self.cursor.append(tokens);
         match before {
             Some((before, compact)) => {
-                plan.save = self
-                    .journal
-                    .record(before, compact, plan.first_slot, in_scope);
+                plan.save = self.journal.record(before, compact, plan.first_slot, scope);
             }
             None => self.journal.clear(),
         }
         plan
+    }
+
+    /// Whether the next token overwrites one that is visible.
+    pub fn is_window_full(&self) -> bool {
+        match &self.cursor {
+            CacheCursor::Full(_) => false,
+            CacheCursor::Rotating(cursor) => cursor.offset_tokens() >= cursor.window_tokens(),
+        }
     }
 
     /// Whether the newest `appends` appends can be taken back.

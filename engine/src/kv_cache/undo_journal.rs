@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use super::interface::{AppendUndo, CacheUndo, Compaction, RowUndo, SaveRow};
+use super::interface::{AppendUndo, CacheUndo, Compaction, RowUndo, SaveMethod, SaveRow};
 use super::rotating::RotatingCursor;
 
 /// One append of one token.
@@ -107,17 +107,22 @@ impl UndoJournal {
 
     /// Logs an append of one token before it is made: `before` is the cursor trimmed to the window,
     /// `compact` what trimmed it, `slot` the one that it will write. Returns the row to save, if
-    /// something visible is overwritten and a speculative scope is open.
+    /// something visible is overwritten and a speculative scope, which says how, is open.
     pub fn record(
         &mut self,
         before: RotatingCursor,
         compact: Option<Compaction>,
         slot: usize,
-        in_scope: bool,
+        scope: Option<SaveMethod>,
     ) -> Option<SaveRow> {
         let overwrote = before.offset_tokens() >= before.window_tokens();
         let entry = before.offset_tokens() % self.depth;
-        let saved = (overwrote && in_scope).then_some(SaveRow { slot, entry });
+        let save = |method| SaveRow {
+            slot,
+            entry,
+            method,
+        };
+        let saved = scope.filter(|_| overwrote).map(save);
         if self.entries.len() == self.depth {
             self.entries.pop_front();
         }
@@ -193,7 +198,7 @@ mod tests {
         let mut journal = UndoJournal::new(2);
         let mut cursor = RotatingCursor::new(4);
         cursor.append(1);
-        journal.record(cursor, None, 1, true);
+        journal.record(cursor, None, 1, Some(SaveMethod::InAppend));
         // The append that was logged never moved this cursor.
         assert_eq!(
             journal.plan(&cursor, 1),
@@ -213,7 +218,12 @@ mod tests {
         for _ in 0..6 {
             let (before, compact) = cursor.trimmed_to_window();
             let slot = cursor.append(1).first_slot;
-            entries.push(journal.record(before, compact, slot, true).unwrap().entry);
+            entries.push(
+                journal
+                    .record(before, compact, slot, Some(SaveMethod::InAppend))
+                    .unwrap()
+                    .entry,
+            );
         }
         assert!(entries.windows(2).all(|pair| pair[0] != pair[1]));
         assert!(entries.iter().all(|entry| *entry < 2));

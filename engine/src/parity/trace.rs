@@ -9,6 +9,7 @@ use crate::decode::{
 };
 use crate::engine::{Engine, REWIND_DEPTH, Sequence, StepRequest};
 use crate::error::BackendError;
+use crate::kv_cache::SaveMethod;
 
 /// A way to decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -99,6 +100,7 @@ pub fn trace(
     let sampler = Sampler::new(sampler);
     let options = LookaheadOptions {
         force_sync: path == Path::Sync,
+        ..LookaheadOptions::default()
     };
     match path {
         Path::Generator => by_generator(&mut sequence, prompt, count, sampler),
@@ -188,13 +190,13 @@ fn with_rewinds(
 /// Feeds foreign tokens and takes them back. Two of them: the row that a single one overwrites is
 /// overwritten by the next token anyway, so that only the second one's must really come back.
 fn detour(sequence: &mut Sequence, salt: usize) -> Result<(), BackendError> {
-    sequence.set_speculative(true);
+    sequence.set_speculative(Some(SaveMethod::InAppend));
     for index in 0..REWIND_DEPTH {
         let foreign = TokenSource::Host(vec![(salt + index) as u32 % 100]);
         let ticket = sequence.submit(foreign, StepRequest::greedy())?;
         sequence.engine().discard(ticket);
     }
-    sequence.set_speculative(false);
+    sequence.set_speculative(None);
     sequence.rewind(REWIND_DEPTH)
 }
 

@@ -2,7 +2,7 @@
 //! back.
 
 use crate::backend::interface::{LayerCacheShape, UndoWork};
-use crate::kv_cache::{AppendUndo, CachePlan, CacheUndo, Compaction, RowUndo, SaveRow};
+use crate::kv_cache::{AppendUndo, CachePlan, CacheUndo, Compaction, RowUndo, SaveMethod, SaveRow};
 
 /// Rows of keys and rows of values, `[row][kv_head][head_dim]` each.
 #[derive(Debug)]
@@ -60,7 +60,8 @@ impl<T: Copy + Default> LayerCache<T> {
             kept.clear();
             kept.extend_from_slice(&buffer[row.clone()]);
             work.rows_copied += 1;
-            work.launches += 1;
+            // Here a copy of its own and one in the append are the same; what is counted differs.
+            work.launches += u64::from(save.method == SaveMethod::OwnCopies);
         }
     }
 

@@ -9,7 +9,7 @@ use super::storage::{FastCache, FastSequence};
 use crate::backend::cpu::kernel::elementwise::{add_to, rms_norm, rms_norm_in_place, rope};
 use crate::backend::cpu::kernel::{
     AttentionShape, DecodeScratch, Gate, Kernels, KvSegment, PrefillQueries, decode_attention,
-    prefill_attention, write_rows,
+    prefill_attention,
 };
 use crate::backend::cpu::mode::Mode;
 use crate::backend::cpu::sample;
@@ -205,32 +205,8 @@ impl Stages for FastMode {
         let plan = &run.plans[stage.cache_kind];
         let cache = &mut run.caches.layers[stage.layer];
         cache.prepare(plan, &run.caches.arena);
-        if let Some(save) = plan.save {
-            cache.save(save, undo_work);
-        }
-        let (slots, slot) = (cache.slots(), plan.first_slot);
-        let shape = kernel_shape(stage.shape, 1.0);
-        let (k, v) = (&qkv[q_len..], &qkv[q_len + kv_len..]);
-        write_rows(
-            kernels,
-            &shape,
-            k,
-            row_len,
-            tokens,
-            &mut cache.k,
-            slots,
-            slot,
-        );
-        write_rows(
-            kernels,
-            &shape,
-            v,
-            row_len,
-            tokens,
-            &mut cache.v,
-            slots,
-            slot,
-        );
+        let rows = (&qkv[..], row_len, q_len);
+        cache.append(kernels, plan, rows, undo_work);
         Ok(())
     }
 

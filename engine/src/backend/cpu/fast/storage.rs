@@ -5,9 +5,11 @@
 
 use half::f16;
 
-use crate::backend::cpu::kernel::{AlignedBuffer, Arena, KvView};
+use crate::backend::cpu::kernel::{
+    AlignedBuffer, Arena, AttentionShape, Kernels, KvView, replace_row, write_rows,
+};
 use crate::backend::interface::{LayerCacheShape, UndoWork};
-use crate::kv_cache::{AppendUndo, CachePlan, CacheUndo, Compaction, RowUndo, SaveRow};
+use crate::kv_cache::{AppendUndo, CachePlan, CacheUndo, Compaction, RowUndo, SaveMethod, SaveRow};
 
 /// The caches of one sequence.
 #[derive(Debug, Default)]
@@ -50,11 +52,6 @@ impl FastCache {
         self.shape.cache_kind
     }
 
-    /// Slots of each head.
-    pub(super) fn slots(&self) -> usize {
-        self.slots
-    }
-
     /// Both buffers, for attention.
     pub(super) fn view(&self) -> KvView<'_, f16> {
         KvView {
@@ -81,11 +78,60 @@ impl FastCache {
         }
     }
 
-    /// Keeps a key and a value row that are about to be overwritten.
-    pub(super) fn save(&mut self, save: SaveRow, work: &mut UndoWork) {
-        if self.undo_rows.len() <= save.entry {
-            self.undo_rows.resize_with(save.entry + 1, Default::default);
+    /// Writes the rows of a step, of which `qkv` holds one a token, `row` floats apart; keys begin
+    /// at `keys_at`, values follow them. Keeps what the plan says to keep.
+    pub(super) fn append(
+        &mut self,
+        kernels: &Kernels,
+        plan: &CachePlan,
+        (qkv, row, keys_at): (&[f32], usize, usize),
+        work: &mut UndoWork,
+    ) {
+        let width = self.shape.kv_heads * self.shape.head_dim;
+        let shape = AttentionShape {
+            heads: self.shape.kv_heads,
+            kv_heads: self.shape.kv_heads,
+            head_dim: self.shape.head_dim,
+            scale: 1.0,
+        };
+        let (slots, first_slot) = (self.slots, plan.first_slot);
+        let sources = [&qkv[keys_at..], &qkv[keys_at + width..]];
+        if let Some(save) = plan.save
+            && save.method == SaveMethod::InAppend
+        {
+            let (kept_k, kept_v) = self.undo_entry(save.entry);
+            let (mut kept_k, mut kept_v) = (std::mem::take(kept_k), std::mem::take(kept_v));
+            let kept = [&mut kept_k, &mut kept_v];
+            let buffers = [&mut self.k, &mut self.v];
+            for ((source, buffer), kept) in sources.into_iter().zip(buffers).zip(kept) {
+                kept.resize(width, f16::ZERO);
+                replace_row(kernels, &shape, source, buffer, slots, save.slot, kept);
+                work.rows_copied += 1;
+            }
+            *self.undo_entry(save.entry) = (kept_k, kept_v);
+            return;
         }
+        if let Some(save) = plan.save {
+            self.save(save, work);
+        }
+        let tokens = qkv.len() / row;
+        for (source, buffer) in sources.into_iter().zip([&mut self.k, &mut self.v]) {
+            write_rows(
+                kernels, &shape, source, row, tokens, buffer, slots, first_slot,
+            );
+        }
+    }
+
+    fn undo_entry(&mut self, entry: usize) -> &mut (Vec<f16>, Vec<f16>) {
+        if self.undo_rows.len() <= entry {
+            self.undo_rows.resize_with(entry + 1, Default::default);
+        }
+        &mut self.undo_rows[entry]
+    }
+
+    /// Keeps a key and a value row that are about to be overwritten, in a pass of its own each.
+    fn save(&mut self, save: SaveRow, work: &mut UndoWork) {
+        self.undo_entry(save.entry);
         let dim = self.shape.head_dim;
         let head_len = self.slots * dim;
         let (k, v) = &mut self.undo_rows[save.entry];

@@ -192,6 +192,39 @@ pub fn write_rows<T: KvElement>(
     }
 }
 
+/// Writes one token's row into `slot` as [`write_rows`] does, and moves what was there to `kept`,
+/// `[kv_head][head_dim]`, in the same pass.
+///
+/// # Panics
+/// When the sizes do not fit.
+pub fn replace_row<T: KvElement>(
+    kernels: &Kernels,
+    shape: &AttentionShape,
+    source: &[f32],
+    buffer: &mut [T],
+    slots: usize,
+    slot: usize,
+    kept: &mut [T],
+) {
+    shape.check();
+    let (dim, width) = (shape.head_dim, shape.kv_heads * shape.head_dim);
+    assert!(slot < slots, "slot {slot} of {slots}");
+    assert!(
+        source.len() >= width && kept.len() == width,
+        "length of the rows"
+    );
+    // All heads are read before any is written: their lines are far apart, and so the loads wait for
+    // memory together.
+    for (head, kept) in kept.chunks_exact_mut(dim).enumerate() {
+        kept.copy_from_slice(&buffer[(head * slots + slot) * dim..][..dim]);
+    }
+    for (head, from) in source[..width].chunks_exact(dim).enumerate() {
+        let to = &mut buffer[(head * slots + slot) * dim..][..dim];
+        // SAFETY: equal lengths, multiples of 16; the instruction set is available.
+        unsafe { narrow::<T>(kernels.isa(), from, to) };
+    }
+}
+
 isa_entry! {
     fn narrow[T: KvElement](from: &[f32], to: &mut [T]) {
         avx512: narrow_kernel::<crate::backend::cpu::kernel::lanes::Avx512, T>,
