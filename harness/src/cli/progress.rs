@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::experiment::model::Metric;
 use crate::record::format::{Attempt, Outcome, Plan};
 use crate::session::observer::Observer;
 use crate::stats::quantile::{median, range};
@@ -205,7 +204,7 @@ fn medians(plan: &Plan, attempts: &[Attempt], cell: &str) -> String {
     format!(
         "{name}: {} {}",
         words.collect::<Vec<_>>().join("  "),
-        unit_of(name, metric)
+        metric.unit_of(name)
     )
 }
 
@@ -221,13 +220,6 @@ fn band_so_far(
     let (low, high) = range(&changes)?;
     let (low, high) = (unit::signed_pct(low), unit::signed_pct(high));
     Some(format!("{low} to {high}"))
-}
-
-fn unit_of<'a>(name: &'a str, metric: &'a Metric) -> &'a str {
-    metric
-        .unit
-        .as_deref()
-        .unwrap_or_else(|| unit::metric_unit(name))
 }
 
 /// The time that `left` attempts will take if they are like the `here` of this session.

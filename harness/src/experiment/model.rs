@@ -262,6 +262,16 @@ pub struct Metric {
     pub unit: Option<String>,
 }
 
+impl Metric {
+    /// The unit for readers: the given one, or what the metric's `name` ends with.
+    #[must_use]
+    pub fn unit_of<'a>(&'a self, name: &'a str) -> &'a str {
+        self.unit
+            .as_deref()
+            .unwrap_or_else(|| crate::unit::metric_unit(name))
+    }
+}
+
 /// A figure of the operating system's account of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

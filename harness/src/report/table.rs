@@ -145,9 +145,7 @@ pub(crate) fn slug(name: &str) -> String {
 /// The unit of a metric's values, scaled to the largest of them.
 pub(crate) fn scale(plan: &Plan, metric: &str, data: &[&CellData]) -> Scale {
     let given = plan.experiment.metrics.get(metric);
-    let unit = given
-        .and_then(|metric| metric.unit.as_deref())
-        .unwrap_or_else(|| unit::metric_unit(metric));
+    let unit = given.map_or_else(|| unit::metric_unit(metric), |given| given.unit_of(metric));
     let values: Vec<f64> = data
         .iter()
         .flat_map(|cell| cell.rounds.iter().flatten().copied())
