@@ -11,6 +11,7 @@ pub mod exit_code;
 pub mod experiment;
 pub mod guard;
 pub mod hash;
+pub mod history;
 pub mod host;
 pub mod metric;
 pub mod plan;

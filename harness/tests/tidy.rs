@@ -24,6 +24,7 @@ const PURE: &[&str] = &[
     "harness/src/plan",
     "harness/src/analysis",
     "harness/src/guard/policy.rs",
+    "harness/src/history/known.rs",
     "harness/src/metric/expect.rs",
     "harness/src/record/cell_progress.rs",
     "harness/src/record/rounds.rs",

@@ -1,11 +1,12 @@
 //! Joins a record's rows with its plan into the numbers that a verdict needs.
 
 use crate::experiment::model::{MIN_ROUNDS, Metric, OnUndecided};
-use crate::record::format::{Attempt, Outcome, Plan, PlannedArm};
+use crate::record::format::{self, Attempt, Outcome, Plan, PlannedArm};
 use crate::record::rounds::{self, CellRounds, OutOfStep};
+use crate::stats::null_calibration::NullContrast;
 use crate::verdict::decide::decide;
 use crate::verdict::rejections::{self, Rejections};
-use crate::verdict::rule::{ArmCopy, CellData, Rule};
+use crate::verdict::rule::{ArmCopy, CellData, Judgement, Moderation, NullCheck, Rule};
 
 use super::gate;
 use super::model::{Analysis, ArmCounts, DroppedTry};
@@ -14,10 +15,30 @@ use super::model::{Analysis, ArmCounts, DroppedTry};
 #[must_use]
 pub fn rule(plan: &Plan) -> Rule {
     let verdict = &plan.experiment.verdict;
+    let noise = plan.noise.as_ref();
+    let history = noise.iter().flat_map(|noise| &noise.null_history);
     Rule {
         threshold_pct: verdict.threshold_pct,
         alpha: verdict.alpha,
         min_rounds: MIN_ROUNDS,
+        moderation: noise.map(|noise| Moderation {
+            from_cells: noise.moderate_from_cells,
+            largest_prior: noise.largest_prior,
+        }),
+        null_check: noise.map(|noise| NullCheck {
+            from_contrasts: noise.check_from_contrasts,
+            limit: noise.largest_inflation,
+        }),
+        null_history: history
+            .map(|(metric, list)| (metric.clone(), list.iter().map(contrast).collect()))
+            .collect(),
+    }
+}
+
+fn contrast(stored: &format::NullContrast) -> NullContrast {
+    NullContrast {
+        t: stored.t,
+        df: stored.df,
     }
 }
 
@@ -43,7 +64,8 @@ pub fn analyse(plan: &Plan, attempts: &[Attempt]) -> Result<Analysis, OutOfStep>
         .iter()
         .flat_map(|rounds| dropped(plan, rounds))
         .collect();
-    let notes = notes(plan, &cells, finished, &unbalanced);
+    let mut notes = notes(plan, &cells, finished, &unbalanced);
+    notes.extend(unchecked(plan, &judgements));
     Ok(Analysis {
         judgements,
         data,
@@ -122,14 +144,15 @@ fn cell_data(
             .unwrap_or(0),
         balanced: plan.balanced && everyone_in && values.len() == plan.experiment.rounds as usize,
         invalid: invalid(plan, rounds, unbalanced),
-        arms: plan.arms.iter().map(copy).collect(),
+        arms: plan.arms.iter().map(|arm| copy(plan, arm)).collect(),
         rounds: values,
         slots,
     }
 }
 
-fn copy(arm: &PlannedArm) -> ArmCopy {
+fn copy(plan: &Plan, arm: &PlannedArm) -> ArmCopy {
     ArmCopy {
+        declared: plan.experiment.arms.contains_key(&arm.name),
         name: arm.name.clone(),
         treatment: arm.treatment,
         null_of: arm.null_of.clone(),
@@ -252,4 +275,26 @@ fn notes(
         notes.push(format!("arm {}: {reason}", plan.arms[*arm].name));
     }
     notes
+}
+
+/// Gated metrics whose noise was taken on trust.
+fn unchecked(plan: &Plan, judgements: &[Judgement]) -> Vec<String> {
+    let gated = plan.experiment.metrics.iter().filter(|(_, one)| one.gate);
+    gated
+        .filter_map(|(name, _)| {
+            let mut judged = judgements.iter().filter(|judged| judged.metric == *name);
+            let noise = judged.find_map(|judged| judged.noise)?;
+            let contrasts = noise.null_contrasts + noise.null_contrasts_before;
+            let needed = plan.noise.as_ref().map_or(String::new(), |rule| {
+                format!(", {} are needed", rule.check_from_contrasts)
+            });
+            noise.inflation.is_none().then(|| {
+                format!(
+                    "the noise model of {name} is not checked: {contrasts} contrast{} between \
+                     copies of one program{needed}",
+                    if contrasts == 1 { "" } else { "s" }
+                )
+            })
+        })
+        .collect()
 }

@@ -91,6 +91,7 @@ mod tests {
             verdict,
             sentence: String::new(),
             power: None,
+            noise: None,
             others: None,
             nulls: Vec::new(),
         }

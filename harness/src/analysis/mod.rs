@@ -6,4 +6,5 @@
 pub mod from_record;
 pub mod gate;
 pub mod model;
+pub mod past;
 pub mod reach;

@@ -1,8 +1,12 @@
-//! Before a run: how little noise its gate needs. Pure.
+//! Before a run: how little noise its gate needs, and what the noise that this host is
+//! known for will let it see. Pure.
 
+use crate::history::known::{KnownCell, KnownNoise};
 use crate::record::format::{Plan, PlannedArm};
+use crate::stats::null_calibration::inflation;
 use crate::verdict::decide::tau;
-use crate::verdict::foresight::{Comparison, PlannedShape};
+use crate::verdict::foresight::{Comparison, GATEABLE, PlannedShape};
+use crate::verdict::rule::{Power, Rule};
 
 use super::from_record::rule;
 
@@ -23,7 +27,107 @@ pub struct Reach {
 #[must_use]
 pub fn reach(plan: &Plan) -> Vec<Reach> {
     let rule = rule(plan);
-    let built: Vec<&PlannedArm> = plan.arms.iter().filter(|arm| arm.build.is_some()).collect();
+    comparisons(plan, &rule)
+        .into_iter()
+        .map(|one| Reach {
+            noise: one
+                .comparison
+                .and_then(|comparison| comparison.tolerable_noise(&rule)),
+            metric: one.metric,
+            candidate: one.candidate,
+        })
+        .collect()
+}
+
+/// What the rule will see in one gated comparison of one cell, if the noise is what it was.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Forecast {
+    /// Cell id.
+    pub cell: String,
+    /// Metric name.
+    pub metric: String,
+    /// Candidate arm.
+    pub candidate: String,
+    /// The noise, and how often it was seen.
+    pub noise: KnownNoise,
+    /// What it lets the rule see; its σ holds the inflation that earlier contrasts ask for.
+    pub power: Power,
+    /// Whether an unchanged candidate passes often enough for the gate to make sense.
+    pub gateable: bool,
+}
+
+/// One per cell with known noise, gated metric and candidate; `known` in the order of the
+/// plan's cells.
+#[must_use]
+pub fn forecast(plan: &Plan, known: &[KnownCell]) -> Vec<Forecast> {
+    let rule = rule(plan);
+    let comparisons = comparisons(plan, &rule);
+    let one = |cell: &str, known: &KnownCell, planned: &Planned| {
+        let noise = *known.noise.get(&planned.metric)?;
+        let mut comparison = planned.comparison?;
+        comparison.growth.sigma = noise.sigma * known_inflation(&rule, &planned.metric);
+        comparison.family = comparisons.len() * plan.cells.len();
+        let power = comparison.power(&rule)?;
+        Some(Forecast {
+            cell: cell.to_owned(),
+            metric: planned.metric.clone(),
+            candidate: planned.candidate.clone(),
+            noise,
+            power,
+            gateable: power.pass_if_unchanged >= GATEABLE,
+        })
+    };
+    let cells = plan.cells.iter().zip(known);
+    cells
+        .flat_map(|(cell, known)| {
+            comparisons
+                .iter()
+                .filter_map(|planned| one(&cell.id, known, planned))
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Seconds that an undisturbed run takes, from the time that attempts of the same cells
+/// took before; `None` while a cell is unknown.
+#[must_use]
+pub fn estimated_seconds(plan: &Plan, known: &[KnownCell]) -> Option<f64> {
+    let mut treatments: Vec<usize> = built(plan).iter().map(|arm| arm.treatment).collect();
+    treatments.sort_unstable();
+    treatments.dedup();
+    let cells = plan.order.iter().zip(known);
+    let seconds = cells.map(|(order, known)| {
+        let attempts: usize = order.iter().map(Vec::len).sum();
+        // A priming attempt per treatment comes first.
+        Some(f64::from(whole(attempts + treatments.len())) * known.attempt_seconds?)
+    });
+    seconds.sum()
+}
+
+fn known_inflation(rule: &Rule, metric: &str) -> f64 {
+    let before = rule.null_history.get(metric).map_or(&[][..], Vec::as_slice);
+    match rule.null_check {
+        Some(check) if before.len() >= check.from_contrasts as usize => inflation(before),
+        _ => 1.0,
+    }
+}
+
+/// A comparison before its noise is known.
+struct Planned {
+    metric: String,
+    candidate: String,
+    /// `None` for a threshold without meaning.
+    comparison: Option<Comparison>,
+}
+
+fn built(plan: &Plan) -> Vec<&PlannedArm> {
+    let arms = plan.arms.iter();
+    arms.filter(|arm| arm.build.is_some()).collect()
+}
+
+/// One per gated metric and candidate that was built, in the plan's order.
+fn comparisons(plan: &Plan, rule: &Rule) -> Vec<Planned> {
+    let built = built(plan);
     let named = |arm: &&&PlannedArm| arm.name == plan.experiment.base;
     let Some(base) = built.iter().find(named).map(|arm| arm.treatment) else {
         return Vec::new();
@@ -36,12 +140,11 @@ pub fn reach(plan: &Plan) -> Vec<Reach> {
     let gated = plan.experiment.metrics.iter().filter(|(_, one)| one.gate);
     gated
         .flat_map(|(name, metric)| candidates().map(move |arm| (name, metric, arm)))
-        .map(|(name, metric, arm)| Reach {
+        .map(|(name, metric, arm)| Planned {
             metric: name.clone(),
             candidate: arm.name.clone(),
-            noise: tau(metric.better, rule.threshold_pct).and_then(|tau| {
-                comparison(plan, &built, (base, arm.treatment), tau).tolerable_noise(&rule)
-            }),
+            comparison: tau(metric.better, rule.threshold_pct)
+                .map(|tau| comparison(plan, &built, (base, arm.treatment), tau)),
         })
         .collect()
 }
@@ -98,6 +201,50 @@ mod tests {
         assert_eq!(names, [("decode_tok_s", "main"), ("decode_tok_s", "sync")]);
         plan.experiment.rounds = 50;
         assert!(reach(&plan)[0].noise > few[0].noise && few[0].noise.is_some());
+    }
+
+    fn known(sigma: f64) -> Vec<KnownCell> {
+        let noise = KnownNoise { sigma, runs: 3 };
+        vec![
+            KnownCell::default(),
+            KnownCell {
+                attempt_seconds: Some(2.5),
+                noise: [("decode_tok_s".to_owned(), noise)].into(),
+            },
+        ]
+    }
+
+    #[test]
+    fn known_noise_tells_whether_the_gate_can_be_reached_and_with_how_many_rounds() {
+        let plan = example::plan();
+        let calm = forecast(&plan, &known(0.002));
+        assert_eq!(calm.len(), 2);
+        assert_eq!(
+            (calm[0].cell.as_str(), calm[0].candidate.as_str()),
+            ("2048", "main")
+        );
+        assert!(calm[0].gateable && calm[0].power.pass_if_unchanged > 0.99);
+        let wild = forecast(&plan, &known(0.02));
+        assert!(!wild[0].gateable && wild[0].power.rounds_to_pass > Some(20));
+    }
+
+    #[test]
+    fn a_history_of_copies_that_lie_apart_counts_as_noise() {
+        let mut plan = example::plan();
+        let apart = crate::record::format::NullContrast { t: 2.0, df: 30.0 };
+        let history = &mut plan.noise.as_mut().unwrap().null_history;
+        history.insert("decode_tok_s".into(), vec![apart; 20]);
+        let seen = forecast(&plan, &known(0.002))[0].power.sigma;
+        assert!(seen > 0.0035 && seen < 0.0045, "{seen}");
+    }
+
+    #[test]
+    fn time_is_estimated_once_every_cell_is_known() {
+        let plan = example::plan();
+        assert_eq!(estimated_seconds(&plan, &known(0.01)), None);
+        let both = vec![known(0.01).remove(1); 2];
+        // 2 cells of 5 rounds of 4 arms and 3 priming attempts, 2.5 s each.
+        assert_eq!(estimated_seconds(&plan, &both), Some(2.0 * 23.0 * 2.5));
     }
 
     #[test]

@@ -95,6 +95,9 @@ pub struct PlanArgs {
     /// Plan this many rounds instead of the file's
     #[arg(long, value_name = "N")]
     pub rounds: Option<u32>,
+    /// Name of this machine, under which its noise is known [default: made from the processor]
+    #[arg(long, value_name = "LABEL")]
+    pub host: Option<String>,
     /// No progress on standard error
     #[arg(long, short)]
     pub quiet: bool,

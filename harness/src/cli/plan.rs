@@ -7,10 +7,13 @@ use super::dispatch::print;
 use super::preparing::Preparing;
 use super::progress::Progress;
 use super::setup::Setup;
-use crate::analysis::reach::reach;
+use crate::analysis::reach::{Forecast, estimated_seconds, forecast, reach};
 use crate::execute::signal;
+use crate::history::known::KnownCell;
+use crate::host;
 use crate::record::format::Plan;
 use crate::record::rounds;
+use crate::session::memory;
 use crate::session::prepare;
 use crate::unit;
 use crate::verdict::foresight::WANTED;
@@ -24,14 +27,16 @@ pub fn run(arguments: &PlanArgs) -> anyhow::Result<i32> {
     let setup = Setup::new(&arguments.file)?;
     let preparing = Preparing::watch(signal::install()?);
     let request = setup.request(arguments.rounds, Some(preparing.stop()));
-    let prepared = preparing.end(prepare::prepare(&request, &mut progress))?;
+    let mut prepared = preparing.end(prepare::prepare(&request, &mut progress))?;
+    let host = host::info::describe(arguments.host.as_deref());
+    let known = memory::recall(&setup.cache, &host.label, &mut prepared.plan, &mut progress);
     progress.finish();
-    print(&describe(&prepared.plan))
+    print(&describe(&prepared.plan, &known))
 }
 
-/// The matrix and the order as text.
+/// The matrix, what the gate needs, what this host's noise lets it see, and the order.
 #[must_use]
-pub fn describe(plan: &Plan) -> String {
+pub fn describe(plan: &Plan, known: &[KnownCell]) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
     let _ = writeln!(
@@ -87,6 +92,7 @@ pub fn describe(plan: &Plan) -> String {
             one.metric, one.candidate
         );
     }
+    out.push_str(&outlook(plan, known));
     for (cell, rounds) in plan.cells.iter().zip(&plan.order) {
         let _ = writeln!(out, "\n{}", cell.id);
         for (number, slots) in rounds.iter().enumerate() {
@@ -101,4 +107,45 @@ pub fn describe(plan: &Plan) -> String {
         let _ = writeln!(out, "\nwarning: {warning}");
     }
     out
+}
+
+/// What earlier runs of the same cells on this host foretell.
+fn outlook(plan: &Plan, known: &[KnownCell]) -> String {
+    let mut out = String::new();
+    let forecasts = forecast(plan, known);
+    if forecasts.is_empty() {
+        out.push_str("this host's noise is not known yet: no earlier run of these cells\n");
+    }
+    for one in &forecasts {
+        let _ = writeln!(out, "{}", forecast_line(one, plan.experiment.rounds));
+    }
+    if let Some(seconds) = estimated_seconds(plan, known) {
+        let time = unit::duration(seconds);
+        let _ = writeln!(out, "about {time}, as earlier attempts of these cells took");
+    }
+    out
+}
+
+fn forecast_line(one: &Forecast, rounds: u32) -> String {
+    let percent = |part: f64| unit::value((100.0 * part).round());
+    let verdict = match (one.gateable, one.power.rounds_to_pass) {
+        (true, Some(enough)) if enough <= rounds => String::new(),
+        (true, Some(more)) => format!("; {more} rounds would make it {} %", percent(WANTED)),
+        (false, Some(more)) => format!(
+            ": not gateable; {more} rounds would make it {} %",
+            percent(WANTED)
+        ),
+        (_, None) => ": not gateable with any number of rounds".to_owned(),
+    };
+    format!(
+        "{} of {} in {}: {} % of noise per attempt in {} earlier run{}: an unchanged candidate passes \
+         in {} % of runs{verdict}",
+        one.metric,
+        one.candidate,
+        one.cell,
+        unit::value((1e4 * one.power.sigma.exp_m1()).round() / 1e2),
+        one.noise.runs,
+        if one.noise.runs == 1 { "" } else { "s" },
+        percent(one.power.pass_if_unchanged),
+    )
 }

@@ -24,6 +24,7 @@ use crate::record::store::{self, RecordDir, SealedPlan};
 use crate::report::publish::PublishError;
 use crate::session::artifacts::Artifacts;
 use crate::session::error::SessionError;
+use crate::session::memory;
 use crate::session::observer::Observer as _;
 use crate::session::prepare::{self, Prepared};
 use crate::session::run::{self, Means};
@@ -38,11 +39,12 @@ pub fn run(arguments: &RunArgs) -> anyhow::Result<i32> {
     let interrupt = signal::install()?;
     let preparing = Preparing::watch(interrupt);
     let request = setup.request(arguments.rounds, Some(preparing.stop()));
-    let prepared = preparing.end(prepare::prepare(&request, &mut progress))?;
+    let mut prepared = preparing.end(prepare::prepare(&request, &mut progress))?;
     for warning in &prepared.plan.warnings {
         progress.warning(warning);
     }
     let host = host::info::describe(arguments.host.as_deref());
+    memory::recall(&setup.cache, &host.label, &mut prepared.plan, &mut progress);
     let results = arguments
         .results
         .clone()
@@ -51,6 +53,11 @@ pub fn run(arguments: &RunArgs) -> anyhow::Result<i32> {
     let record = measure(&started, arguments, interrupt, &mut progress)?;
     progress.finish();
     let analysis = analyse(&record.plan, &record.attempts).map_err(SessionError::OutOfStep)?;
+    if let Err(error) = memory::remember(&setup.cache, &record, &analysis) {
+        progress.warning(&format!(
+            "this run is not remembered for later ones: {error}"
+        ));
+    }
     tell(arguments, &mut progress, &setup.root, &record, &analysis)?;
     Ok(if arguments.gate {
         gate::exit_code_of(analysis.gate)

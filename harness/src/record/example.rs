@@ -7,8 +7,8 @@ use std::path::Path;
 use indexmap::IndexMap;
 
 use super::format::{
-    ArtifactKind, Attempt, GuardSummary, Host, Outcome, Plan, PlannedArm, PlannedArtifact,
-    PlannedBuild, PlannedLibrary, SCHEMA, Usage,
+    ArtifactKind, Attempt, GuardSummary, Host, NoiseRule, Outcome, Plan, PlannedArm,
+    PlannedArtifact, PlannedBuild, PlannedLibrary, SCHEMA, Usage,
 };
 use super::store::{RecordDir, create, seal};
 use super::writer::Writer;
@@ -77,6 +77,13 @@ pub(crate) fn plan() -> Plan {
         order: vec![order.clone(), order],
         balanced: false,
         toolchain: [("rustc".to_owned(), "rustc 1.89.0".to_owned())].into(),
+        noise: Some(NoiseRule {
+            moderate_from_cells: 8,
+            largest_prior: 2.0,
+            check_from_contrasts: 10,
+            largest_inflation: 2.0,
+            null_history: IndexMap::new(),
+        }),
         warnings: vec![],
         experiment,
     }

@@ -50,8 +50,38 @@ pub struct Plan {
     pub balanced: bool,
     /// The tools that built the arms: name and version line.
     pub toolchain: IndexMap<String, String>,
+    /// How noise is estimated and checked. A plan without it lets every cell stand alone
+    /// and checks nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<NoiseRule>,
     /// Things the reader must know, found while planning.
     pub warnings: Vec<String>,
+}
+
+/// The part of the sealed rule that is about noise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NoiseRule {
+    /// Cells of a metric from which on their variances are moderated.
+    pub moderate_from_cells: u32,
+    /// Most degrees of freedom that the other cells lend, in units of a cell's own.
+    pub largest_prior: f64,
+    /// Contrasts between copies of one program from which on the noise model is checked.
+    pub check_from_contrasts: u32,
+    /// An inflation above this makes every verdict of the metric Invalid.
+    pub largest_inflation: f64,
+    /// Contrasts of earlier runs of the base's program on this host, by metric, the
+    /// oldest first. Frozen here, so that the record alone gives the verdict.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub null_history: IndexMap<String, Vec<NullContrast>>,
+}
+
+/// A contrast between copies of one program; its true value is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct NullContrast {
+    /// The contrast in units of its own standard error.
+    pub t: f64,
+    /// Degrees of freedom of that standard error.
+    pub df: f64,
 }
 
 /// One distinct build.

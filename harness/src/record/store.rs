@@ -74,7 +74,8 @@ pub fn seal(plan: Plan) -> Result<SealedPlan, RecordError> {
 }
 
 /// A hash that is equal for two plans of the same measurement: everything in
-/// the plan counts but the moment of sealing and the planner's warnings.
+/// the plan counts but the moment of sealing, the planner's warnings, and what earlier
+/// runs had measured by then.
 ///
 /// # Errors
 /// [`RecordError::Unstorable`] as for [`seal`].
@@ -82,6 +83,9 @@ pub fn identity(plan: &Plan) -> Result<String, RecordError> {
     let mut bare = plan.clone();
     bare.sealed_at.clear();
     bare.warnings.clear();
+    if let Some(noise) = &mut bare.noise {
+        noise.null_history.clear();
+    }
     Ok(sha256_hex(&stored_bytes("plan", &bare)?))
 }
 
@@ -295,6 +299,7 @@ fn check_name(what: &'static str, word: &str) -> Result<(), RecordError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::format::NullContrast;
     use super::*;
     use crate::record::example;
 
@@ -364,11 +369,15 @@ mod tests {
     }
 
     #[test]
-    fn only_the_moment_of_sealing_and_warnings_do_not_count_for_identity() {
+    fn the_moment_of_sealing_warnings_and_earlier_runs_do_not_count_for_identity() {
         let plan = example::plan();
         let mut later = plan.clone();
         later.sealed_at = "2026-03-02T00:00:00Z".into();
         later.warnings.push("the governor is powersave".into());
+        let noise = later.noise.as_mut().unwrap();
+        let contrast = NullContrast { t: 0.5, df: 4.0 };
+        let history = &mut noise.null_history;
+        history.insert("decode_tok_s".into(), vec![contrast]);
         assert_eq!(identity(&plan).unwrap(), identity(&later).unwrap());
         later.experiment.seed += 1;
         assert_ne!(identity(&plan).unwrap(), identity(&later).unwrap());

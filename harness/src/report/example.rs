@@ -145,6 +145,7 @@ fn cell_data(record: &Record, cell: &str, metric: &str) -> CellData {
             name: arm.name.clone(),
             treatment: arm.treatment,
             null_of: arm.null_of.clone(),
+            declared: arm.null_of.is_none(),
         })
         .collect();
     let (mut rounds, mut slots) = (Vec::new(), Vec::new());
@@ -243,6 +244,7 @@ fn judgement(data: &CellData, arm: usize) -> Judgement {
             pass_if_unchanged: 0.93,
             rounds_to_pass: Some(5),
         }),
+        noise: None,
         others: middle.map(|delta| OtherEstimators {
             median_paired: delta,
             ratio_of_medians: delta * 0.98,

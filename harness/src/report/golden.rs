@@ -9,13 +9,14 @@ use crate::record::format::{Attempt, Outcome};
 use crate::record::reader::Record;
 use crate::verdict::rule::{OtherEstimators, Verdict};
 
-const VERDICTS: [(Verdict, &str); 8] = [
+const VERDICTS: [(Verdict, &str); 9] = [
     (Verdict::Regressed, "regressed"),
     (Verdict::SlowerWithinThreshold, "slower, within threshold"),
     (Verdict::SlowerSizeUndecided, "slower, size undecided"),
     (Verdict::Equivalent, "equivalent"),
     (Verdict::Improved, "improved"),
     (Verdict::NotSlower, "not slower"),
+    (Verdict::Identical, "identical"),
     (Verdict::Unresolved, "unresolved"),
     (Verdict::Invalid, "invalid"),
 ];

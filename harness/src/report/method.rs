@@ -7,6 +7,7 @@ use crate::experiment::model::{Experiment, GuardKind, OnUndecided, Rusage};
 use crate::record::format::Plan;
 use crate::record::reader::Record;
 use crate::unit;
+use crate::verdict::rule::NoiseModel;
 
 /// A named fact.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -70,7 +71,10 @@ pub(crate) fn method(record: &Record, analysis: &Analysis) -> Method {
             guard_step(record),
             expect_step(experiment),
             rule_step(experiment, analysis),
-        ],
+        ]
+        .into_iter()
+        .chain(noise_steps(experiment, analysis))
+        .collect(),
         sources: sources(experiment),
     }
 }
@@ -211,6 +215,36 @@ fn rule_step(experiment: &Experiment, analysis: &Analysis) -> String {
         counted(gated, "gated comparison"),
         percent(verdict.threshold_pct),
     )
+}
+
+/// How the noise of each gated metric was estimated and checked.
+fn noise_steps(experiment: &Experiment, analysis: &Analysis) -> Vec<String> {
+    let gated = experiment.metrics.iter().filter(|(_, one)| one.gate);
+    gated
+        .filter_map(|(name, _)| {
+            let mut judged = analysis.judgements.iter().filter(|j| j.metric == *name);
+            noise_step(name, judged.find_map(|j| j.noise)?)
+        })
+        .collect()
+}
+
+fn noise_step(metric: &str, noise: NoiseModel) -> Option<String> {
+    let mut parts = Vec::new();
+    if noise.moderated_cells > 0 {
+        parts.push(format!(
+            "variances moderated over {} cells",
+            noise.moderated_cells
+        ));
+    }
+    if let Some(inflation) = noise.inflation {
+        parts.push(format!(
+            "checked by {} contrasts between copies of one program, {} of them from earlier \
+             runs: standard errors times {inflation:.2}",
+            noise.null_contrasts + noise.null_contrasts_before,
+            noise.null_contrasts_before,
+        ));
+    }
+    (!parts.is_empty()).then(|| format!("Noise of {metric}: {}.", parts.join("; ")))
 }
 
 fn sources(experiment: &Experiment) -> Vec<Fact> {

@@ -189,11 +189,16 @@ fn row(cell: &CellData, arm: usize, judgements: &[&Judgement], scale: &Scale) ->
         rounds: values.len(),
         value: spread(&values, scale),
         change: match (judgement, &copy.null_of) {
-            (Some(j), _) => j.estimate.as_ref().map_or_else(
-                || "n/a".to_owned(),
-                |estimate| words::estimate(j.better, estimate),
-            ),
-            (None, Some(of)) => format!("repeats {of}"),
+            (
+                Some(Judgement {
+                    estimate: Some(estimate),
+                    better,
+                    ..
+                }),
+                _,
+            ) => words::estimate(*better, estimate),
+            (Some(_), None) => "n/a".to_owned(),
+            (_, Some(of)) => format!("repeats {of}"),
             (None, None) if arm == cell.base => "base".into(),
             (None, None) => String::new(),
         },

@@ -16,6 +16,7 @@ pub fn verdict(verdict: Verdict) -> &'static str {
         Verdict::Equivalent => "equivalent",
         Verdict::Improved => "improved",
         Verdict::NotSlower => "not slower",
+        Verdict::Identical => "identical",
         Verdict::Unresolved => "unresolved",
         Verdict::Invalid => "invalid",
     }
@@ -37,7 +38,9 @@ pub enum Tone {
 pub fn tone(verdict: Verdict) -> Tone {
     match verdict {
         Verdict::Regressed | Verdict::Invalid => Tone::Bad,
-        Verdict::Equivalent | Verdict::Improved | Verdict::NotSlower => Tone::Good,
+        Verdict::Equivalent | Verdict::Improved | Verdict::NotSlower | Verdict::Identical => {
+            Tone::Good
+        }
         Verdict::SlowerWithinThreshold | Verdict::SlowerSizeUndecided | Verdict::Unresolved => {
             Tone::Open
         }

@@ -9,6 +9,7 @@ pub mod attempt;
 pub mod command;
 pub mod environment;
 pub mod error;
+pub mod memory;
 pub mod observer;
 pub mod pins;
 pub mod prepare;

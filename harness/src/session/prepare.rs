@@ -21,8 +21,9 @@ use crate::experiment::matrix;
 use crate::experiment::model::{Arm, Experiment, MAX_ROUNDS, MIN_ROUNDS, Receipt, Submodules};
 use crate::hash::sha256_hex;
 use crate::plan::order;
-use crate::record::format::{Plan, PlannedArm, PlannedBuild, SCHEMA};
+use crate::record::format::{NoiseRule, Plan, PlannedArm, PlannedBuild, SCHEMA};
 use crate::source::cache_root::CacheRoot;
+use crate::verdict::rule::{Moderation, NullCheck};
 
 use super::command::Workplace;
 use super::error::SessionError;
@@ -141,6 +142,7 @@ pub fn prepare(
         order,
         balanced,
         toolchain: toolchain.versions,
+        noise: Some(noise_rule()),
         warnings,
     };
     let workplace = Workplace {
@@ -150,6 +152,18 @@ pub fn prepare(
         roots: roots(request),
     };
     Ok(Prepared { plan, workplace })
+}
+
+/// What new plans are sealed with; the verdict's own defaults.
+fn noise_rule() -> NoiseRule {
+    let (moderation, check) = (Moderation::DEFAULT, NullCheck::DEFAULT);
+    NoiseRule {
+        moderate_from_cells: moderation.from_cells,
+        largest_prior: moderation.largest_prior,
+        check_from_contrasts: check.from_contrasts,
+        largest_inflation: check.limit,
+        null_history: IndexMap::new(),
+    }
 }
 
 /// The folders of this machine that output may name.

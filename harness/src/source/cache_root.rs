@@ -56,6 +56,12 @@ impl CacheRoot {
         self.path.join("src")
     }
 
+    /// What earlier runs measured, one folder per host.
+    #[must_use]
+    pub fn history(&self) -> PathBuf {
+        self.path.join("history")
+    }
+
     /// Finished builds, one folder per key.
     #[must_use]
     pub fn builds(&self) -> PathBuf {

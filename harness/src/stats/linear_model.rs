@@ -14,10 +14,13 @@
 //! Econometrica 1933). A thousand rounds would else make a matrix of a thousand
 //! columns; the tests keep that one as the slow twin.
 //!
-//! Not here: moderation of s² over many cells, inflation by null contrasts.
-//! Both replace [`Fit::variance`] and [`Fit::df`] and leave the matrix alone.
+//! Not here: moderation of s² over many cells ([`super::moderated`]) and inflation by
+//! null contrasts ([`super::null_calibration`]). Both replace [`Fit::variance`] and
+//! [`Fit::df`] and leave the matrix alone.
 
 use nalgebra::{DMatrix, DVector};
+
+use super::count::count;
 
 /// A residual standard deviation below this share of the data's scale is
 /// rounding, not noise: 10¹² steps is finer than any clock or counter, and
@@ -164,12 +167,20 @@ impl Fit {
     /// `None` when a treatment does not exist.
     #[must_use]
     pub fn contrast(&self, first: usize, second: usize) -> Option<Contrast> {
+        self.combination(&[(first, -1.0), (second, 1.0)])
+    }
+
+    /// The sum of `weight` times effect over (treatment, weight); the weights sum to 0.
+    ///
+    /// As for [`Fit::contrast`] otherwise.
+    #[must_use]
+    pub fn combination(&self, terms: &[(usize, f64)]) -> Option<Contrast> {
         let parameters = self.coefficients.len();
         let mut weights = DVector::zeros(parameters);
-        for (treatment, sign) in [(first, -1.0), (second, 1.0)] {
+        for &(treatment, weight) in terms {
             // Treatment 0 is the reference: its effect is part of the rounds'.
             if treatment > 0 {
-                *weights.get_mut(treatment - 1)? += sign;
+                *weights.get_mut(treatment - 1)? += weight;
             }
         }
         let mut estimate = weights.dot(&self.coefficients);
@@ -267,12 +278,6 @@ fn without_round_means(y: &[Vec<f64>], layout: Layout<'_>) -> (DMatrix<f64>, DVe
         }
     }
     (design, values)
-}
-
-fn count(n: usize) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-    let count = n as f64;
-    count
 }
 
 #[cfg(test)]

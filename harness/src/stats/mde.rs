@@ -20,6 +20,8 @@ pub struct Growth {
     pub df_per_round: u32,
     /// Degrees of freedom that the effects take: treatments − 1, and slots − 1.
     pub df_of_effects: u32,
+    /// Degrees of freedom that other cells lend, however many rounds there are.
+    pub df_of_prior: f64,
 }
 
 impl Growth {
@@ -31,7 +33,7 @@ impl Growth {
         Some(Precision {
             sigma: self.sigma,
             unscaled_variance: self.unscaled_variance_of_one_round / f64::from(rounds),
-            df: f64::from(df),
+            df: f64::from(df) + self.df_of_prior,
         })
     }
 }
@@ -132,6 +134,7 @@ mod tests {
             unscaled_variance_of_one_round: 1.5,
             df_per_round: 2,
             df_of_effects: 1,
+            df_of_prior: 0.0,
         }
     }
 

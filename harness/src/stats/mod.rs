@@ -4,11 +4,14 @@
 //! what an arm, a metric or a verdict is; the rule that puts these figures to
 //! use is `verdict/`. docs/METHODOLOGY.md derives the formulas.
 
+pub mod count;
 pub mod hodges_lehmann;
 pub mod holm;
 pub mod linear_model;
 pub mod log_ratio;
 pub mod mde;
+pub mod moderated;
+pub mod null_calibration;
 pub mod null_contrast;
 pub mod power;
 pub mod quantile;

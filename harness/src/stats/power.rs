@@ -13,6 +13,7 @@
 
 use statrs::function::gamma::ln_gamma;
 
+use super::count::count;
 use super::student::{normal_cdf, upper_quantile};
 
 /// Steps of Simpson's rule; even.
@@ -169,12 +170,6 @@ fn scale_nodes(df: f64) -> Vec<(f64, f64)> {
         node.1 /= total;
     }
     nodes
-}
-
-fn count(n: usize) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "at most a few hundred")]
-    let count = n as f64;
-    count
 }
 
 #[cfg(test)]

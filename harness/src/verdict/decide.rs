@@ -9,7 +9,7 @@
 //! other estimators are added to the decided judgement and cannot change it.
 
 use super::foresight::Comparison;
-use super::measure::{Measured, measure_cell, whole};
+use super::measure::{Found, Measured, measure, whole};
 use super::rule::{CellData, Direction, Gate, Judgement, Power, Rule, Verdict};
 use super::sentence::{self, Facts};
 use crate::experiment::model::Better;
@@ -21,11 +21,12 @@ use crate::stats::log_ratio::{rate_threshold, time_threshold};
 /// A candidate is an arm that is neither the base nor a null arm. The
 /// judgements come in the order of `cells` and of their arms. Holm's family is
 /// every gated (cell, candidate, metric), those included that turn out Invalid:
-/// a lost cell never makes the others easier to reject.
+/// a lost cell never makes the others easier to reject. A candidate that is the
+/// base again is known before the run, and no test of it is made.
 #[must_use]
 pub fn decide(cells: &[CellData], rule: &Rule) -> Vec<Judgement> {
     let weighed = weigh(cells, rule);
-    let family = weighed.iter().filter(|one| one.data.gated).count();
+    let family = family(weighed.iter().map(|one| (one.data, &one.found)));
     weighed
         .into_iter()
         .map(|one| describe(&one, rule, family))
@@ -47,8 +48,7 @@ pub fn tau(better: Better, threshold_pct: f64) -> Option<f64> {
 pub(super) struct Weighed<'a> {
     pub(super) data: &'a CellData,
     pub(super) candidate: usize,
-    /// The numbers, or the reason why there are none.
-    pub(super) measured: Result<Measured, String>,
+    pub(super) found: Found,
     pub(super) p_adjusted: Option<f64>,
     pub(super) direction: Direction,
     pub(super) gate: Gate,
@@ -57,30 +57,26 @@ pub(super) struct Weighed<'a> {
 
 /// The deciding half of [`decide`].
 pub(super) fn weigh<'a>(cells: &'a [CellData], rule: &Rule) -> Vec<Weighed<'a>> {
-    let measured: Vec<(&CellData, usize, Result<Measured, String>)> = cells
-        .iter()
-        .flat_map(|data| measure_cell(data, rule))
-        .collect();
-    let family = measured.iter().filter(|(data, ..)| data.gated).count();
+    let measured = measure(cells, rule);
+    let family = family(measured.iter().map(|(data, _, found)| (*data, found)));
     let gated_p: Vec<f64> = measured
         .iter()
         .filter(|(data, ..)| data.gated)
-        .filter_map(|(.., result)| result.as_ref().ok().map(|found| found.p))
+        .filter_map(|(.., found)| found.numbers().map(|numbers| numbers.p))
         .collect();
     let mut gated_adjusted = holm(&gated_p, family).into_iter();
     measured
         .into_iter()
-        .map(|(data, candidate, measured)| {
-            let p_adjusted = match &measured {
-                Ok(_) if data.gated => gated_adjusted.next(),
-                Ok(found) => Some(found.p),
-                Err(_) => None,
+        .map(|(data, candidate, found)| {
+            let p_adjusted = match found.numbers() {
+                Some(_) if data.gated => gated_adjusted.next(),
+                numbers => numbers.map(|numbers| numbers.p),
             };
-            let (direction, gate, verdict) = answer(measured.as_ref().ok(), p_adjusted, rule.alpha);
+            let (direction, gate, verdict) = answer(&found, p_adjusted, rule.alpha);
             Weighed {
                 data,
                 candidate,
-                measured,
+                found,
                 p_adjusted,
                 direction,
                 gate,
@@ -90,13 +86,19 @@ pub(super) fn weigh<'a>(cells: &'a [CellData], rule: &Rule) -> Vec<Weighed<'a>> 
         .collect()
 }
 
+/// The comparisons that share α.
+fn family<'a>(found: impl Iterator<Item = (&'a CellData, &'a Found)>) -> usize {
+    found
+        .filter(|(data, found)| data.gated && !matches!(found, Found::Identical(_)))
+        .count()
+}
+
 /// The table of verdicts.
-fn answer(
-    measured: Option<&Measured>,
-    p_adjusted: Option<f64>,
-    alpha: f64,
-) -> (Direction, Gate, Verdict) {
-    let (Some(found), Some(p)) = (measured, p_adjusted) else {
+fn answer(found: &Found, p_adjusted: Option<f64>, alpha: f64) -> (Direction, Gate, Verdict) {
+    if matches!(found, Found::Identical(_)) {
+        return (Direction::Undetermined, Gate::Pass, Verdict::Identical);
+    }
+    let (Some(found), Some(p)) = (found.numbers(), p_adjusted) else {
         return (Direction::Undetermined, Gate::Undecided, Verdict::Invalid);
     };
     let estimate = &found.estimate;
@@ -130,8 +132,8 @@ fn answer(
 /// Adds what the reader needs to a decided comparison.
 fn describe(one: &Weighed<'_>, rule: &Rule, family: usize) -> Judgement {
     let data = one.data;
-    let measured = one.measured.as_ref();
-    let comparison = measured.ok().map(|found| Comparison {
+    let measured: Option<&Measured> = one.found.numbers();
+    let comparison = measured.map(|found| Comparison {
         rounds: whole(data.rounds.len()),
         growth: found.growth,
         tau: found.tau,
@@ -143,7 +145,7 @@ fn describe(one: &Weighed<'_>, rule: &Rule, family: usize) -> Judgement {
         Verdict::Unresolved | Verdict::SlowerSizeUndecided
     );
     let rounds_if_as_estimated = match (comparison, measured) {
-        (Some(comparison), Ok(found)) if open => {
+        (Some(comparison), Some(found)) if open => {
             comparison.rounds_to_decide(rule, found.estimate.delta)
         }
         _ => None,
@@ -163,19 +165,21 @@ fn describe(one: &Weighed<'_>, rule: &Rule, family: usize) -> Judgement {
         gated: data.gated,
         rounds: whole(data.rounds.len()),
         tau: tau(data.better, rule.threshold_pct).unwrap_or(0.0),
-        estimate: measured.ok().map(|found| found.estimate),
-        p: measured.ok().map(|found| found.p),
+        estimate: measured.map(|found| found.estimate),
+        p: measured.map(|found| found.p),
         p_adjusted: one.p_adjusted,
         direction: one.direction,
         gate: one.gate,
         verdict: one.verdict,
         sentence: sentence::write(&facts),
         power,
-        others: measured.ok().and_then(|found| found.others),
-        nulls: measured
-            .ok()
-            .map(|found| found.nulls.clone())
-            .unwrap_or_default(),
+        noise: measured.map(|found| found.noise),
+        others: measured.and_then(|found| found.others),
+        nulls: match &one.found {
+            Found::Numbers(found) => found.nulls.clone(),
+            Found::Identical(nulls) => nulls.clone(),
+            Found::Nothing(_) => Vec::new(),
+        },
     }
 }
 

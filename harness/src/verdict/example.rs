@@ -1,5 +1,7 @@
 //! Small cells for the tests of this folder.
 
+use std::collections::BTreeMap;
+
 use super::rule::{ArmCopy, CellData, Rule};
 use crate::experiment::model::Better;
 
@@ -7,6 +9,9 @@ pub(super) const RULE: Rule = Rule {
     threshold_pct: 1.0,
     alpha: 0.05,
     min_rounds: 3,
+    moderation: None,
+    null_check: None,
+    null_history: BTreeMap::new(),
 };
 
 /// A gated cell of base, its null arm and one candidate called `main`.
@@ -15,6 +20,7 @@ pub(super) fn cell(metric: &str, better: Better, rounds: &[[f64; 3]]) -> CellDat
         name: name.into(),
         treatment,
         null_of: of.map(Into::into),
+        declared: of.is_none(),
     };
     CellData {
         cell: "2048".into(),

@@ -42,6 +42,7 @@ impl Comparison {
                     + 1.0 / f64::from(shape.candidate_copies.max(1)),
                 df_per_round: shape.arms.saturating_sub(1),
                 df_of_effects: shape.treatments.saturating_sub(1),
+                df_of_prior: 0.0,
             },
             tau,
             family,
@@ -142,14 +143,11 @@ pub struct PlannedShape {
 
 #[cfg(test)]
 mod tests {
+    use super::super::example::RULE;
     use super::*;
 
     fn rule() -> Rule {
-        Rule {
-            threshold_pct: 1.0,
-            alpha: 0.05,
-            min_rounds: 3,
-        }
+        RULE
     }
 
     fn shape(rounds: u32) -> PlannedShape {

@@ -1,18 +1,15 @@
-//! From one (cell, metric) to numbers: fits the linear model and reads off, for
-//! every candidate, the contrast with the base, its bounds and its p.
-//!
-//! Nothing is decided here. Moderated variance and inflation by null contrasts
-//! belong between the fit and the bounds.
+//! From cells to numbers: fits the linear model of every (cell, metric), settles its
+//! noise, and reads off, for every candidate, the contrast with the base, its bounds
+//! and its p. Nothing is decided here.
 
+use super::beside::{null_bands, other_estimators};
 use super::columns::{Columns, Fault, columns};
 use super::decide::tau;
-use super::rule::{CellData, Estimate, NullBand, OtherEstimators, Rule};
-use crate::experiment::model::Better;
-use crate::stats::hodges_lehmann::hodges_lehmann;
+use super::noise::{self, Noise, Part};
+use super::rule::{CellData, Estimate, NoiseModel, NullBand, OtherEstimators, Rule};
+use crate::stats::count::count;
 use crate::stats::linear_model::{Fit, Layout, fit};
 use crate::stats::mde::Growth;
-use crate::stats::null_contrast::{band, paired};
-use crate::stats::quantile::median;
 use crate::stats::student::{two_sided_p, upper_quantile};
 
 /// What the linear model says about one candidate.
@@ -22,28 +19,104 @@ pub(super) struct Measured {
     pub(super) tau: f64,
     pub(super) p: f64,
     pub(super) growth: Growth,
+    pub(super) noise: NoiseModel,
     pub(super) others: Option<OtherEstimators>,
     pub(super) nulls: Vec<NullBand>,
 }
 
+/// What was found about a candidate.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// Numbers.
+    Numbers(Box<Measured>),
+    /// The base's own program in the base's own environment; the null arms beside it.
+    Identical(Vec<NullBand>),
+    /// Why there are no numbers.
+    Nothing(String),
+}
+
+impl Found {
+    /// The numbers, if there are any.
+    pub(super) fn numbers(&self) -> Option<&Measured> {
+        match self {
+            Found::Numbers(measured) => Some(measured),
+            Found::Identical(_) | Found::Nothing(_) => None,
+        }
+    }
+}
+
+/// A candidate of a cell, by its arm's index, with what was found about it.
+pub(super) type Candidate<'a> = (&'a CellData, usize, Found);
+
+/// Every candidate of every (cell, metric), in the order of cells and arms.
+pub(super) fn measure<'a>(cells: &'a [CellData], rule: &Rule) -> Vec<Candidate<'a>> {
+    let mut models: Vec<Result<Model, String>> =
+        cells.iter().map(|data| model_cell(data, rule)).collect();
+    let parts = cells.iter().zip(&mut models).filter_map(|(data, model)| {
+        let Model { columns, noise, .. } = model.as_mut().ok()?;
+        Some(Part {
+            metric: &data.metric,
+            columns,
+            noise,
+        })
+    });
+    noise::settle(parts.collect(), rule);
+    let models = models.into_iter().map(|model| {
+        let model = model?;
+        match noise::refuted(&model.noise.model, rule) {
+            Some(reason) => Err(reason),
+            None => Ok(model),
+        }
+    });
+    cells
+        .iter()
+        .zip(models)
+        .flat_map(|(data, model)| measure_cell(data, &model, rule))
+        .collect()
+}
+
 /// Every candidate of one (cell, metric), in the arms' order.
-pub(super) fn measure_cell<'a>(
+fn measure_cell<'a>(
     data: &'a CellData,
+    model: &Result<Model, String>,
     rule: &Rule,
-) -> Vec<(&'a CellData, usize, Result<Measured, String>)> {
-    let model = model_cell(data, rule);
-    let candidates = data.arms.iter().enumerate();
-    candidates
-        .filter(|(index, arm)| *index != data.base && arm.null_of.is_none())
-        .map(|(index, _)| {
-            let measured = match &model {
-                Ok(model) => measure(data, index, model, rule),
+) -> Vec<Candidate<'a>> {
+    (0..data.arms.len())
+        .filter(|&arm| is_candidate(data, arm))
+        .map(|arm| {
+            let measured = match model {
+                Ok(model) => compare(data, arm, model, rule),
                 // What befell this very arm says more than what is wrong with the cell.
-                Err(reason) => Err(own_reason(data, index).unwrap_or(reason).to_owned()),
+                Err(reason) => Err(own_reason(data, arm).unwrap_or(reason).to_owned()),
             };
-            (data, index, measured)
+            let found = match measured {
+                _ if is_identical(data, arm) => Found::Identical(bands(data, model)),
+                Ok(measured) => Found::Numbers(Box::new(measured)),
+                Err(reason) => Found::Nothing(reason),
+            };
+            (data, arm, found)
         })
         .collect()
+}
+
+fn bands(data: &CellData, model: &Result<Model, String>) -> Vec<NullBand> {
+    let model = model.as_ref();
+    model.map_or_else(|_| Vec::new(), |model| null_bands(data, &model.columns))
+}
+
+/// Every declared arm but the base; one that repeats another candidate is that candidate.
+fn is_candidate(data: &CellData, arm: usize) -> bool {
+    arm != data.base && (data.arms[arm].null_of.is_none() || is_identical(data, arm))
+}
+
+/// Whether a declared arm is, as the plan says, the base again.
+fn is_identical(data: &CellData, arm: usize) -> bool {
+    let copy = &data.arms[arm];
+    let same = data
+        .arms
+        .get(data.base)
+        .is_some_and(|base| base.treatment == copy.treatment);
+    copy.declared && copy.null_of.is_some() && same
 }
 
 /// The reason outside the numbers why `candidate` itself cannot be judged.
@@ -59,6 +132,7 @@ struct Model {
     columns: Columns,
     faults: Vec<Fault>,
     fit: Fit,
+    noise: Noise,
     tau: f64,
 }
 
@@ -91,12 +165,13 @@ fn model_cell(data: &CellData, rule: &Rule) -> Result<Model, String> {
     Ok(Model {
         columns,
         faults,
+        noise: Noise::of(&fit),
         fit,
         tau,
     })
 }
 
-fn measure(
+fn compare(
     data: &CellData,
     candidate: usize,
     model: &Model,
@@ -109,18 +184,19 @@ fn measure(
     if treatment == data.arms[data.base].treatment {
         return Err("it is the same program in the same environment as the base".into());
     }
-    let columns = &model.columns;
+    let (columns, noise) = (&model.columns, &model.noise);
     let missing = || "its numbers are missing".to_owned();
     let column = columns.of(candidate).ok_or_else(missing)?;
     let contrast = model
         .fit
         .contrast(0, columns.treatments[column])
         .ok_or_else(missing)?;
-    let df = count(model.fit.df);
+    let df = noise.df;
     let quantile =
         |tail| upper_quantile(tail, df).ok_or_else(|| format!("no quantile for {df} degrees"));
     let (two_sided, one_sided) = (quantile(rule.alpha / 2.0)?, quantile(rule.alpha)?);
-    let (delta, error) = (contrast.estimate, contrast.standard_error);
+    let delta = contrast.estimate;
+    let error = (noise.variance * contrast.unscaled_variance).sqrt();
     let p = if error > 0.0 {
         two_sided_p(delta / error, df)
     } else {
@@ -143,65 +219,16 @@ fn measure(
         tau: model.tau,
         p,
         growth: Growth {
-            sigma: model.fit.variance.sqrt(),
+            sigma: noise.variance.sqrt(),
             unscaled_variance_of_one_round: contrast.unscaled_variance * count(rounds),
             df_per_round: whole(arms.saturating_sub(1)),
             df_of_effects: whole(parameters - rounds),
+            df_of_prior: noise.df_of_prior,
         },
+        noise: noise.model,
         others: other_estimators(data, columns, column),
         nulls: null_bands(data, columns),
     })
-}
-
-/// The usual estimators over the named arms alone, without their null copies.
-fn other_estimators(data: &CellData, columns: &Columns, column: usize) -> Option<OtherEstimators> {
-    let candidate = columns.values(column);
-    let base = columns.values(columns.of(data.base)?);
-    let differences = paired(&candidate, &base);
-    Some(OtherEstimators {
-        median_paired: median(&differences)?,
-        ratio_of_medians: log_of_median(data, columns.arms[column])?
-            - log_of_median(data, data.base)?,
-        hodges_lehmann: hodges_lehmann(&differences)?,
-    })
-}
-
-/// ln of the median of an arm's values, sign turned so that larger is slower.
-/// The median is taken of the values and not of their logarithms, as others do;
-/// for an even number of rounds the two differ. An arm of zeros counts as 1.
-fn log_of_median(data: &CellData, arm: usize) -> Option<f64> {
-    let values: Vec<f64> = data.rounds.iter().map(|row| row[arm]).collect();
-    let middle = median(&values)?;
-    let logarithm = if middle > 0.0 { middle.ln() } else { 0.0 };
-    Some(match data.better {
-        Better::Higher => -logarithm,
-        Better::Lower => logarithm,
-    })
-}
-
-fn null_bands(data: &CellData, columns: &Columns) -> Vec<NullBand> {
-    let band_of = |null: usize| {
-        let name = data.arms[null].null_of.as_ref()?;
-        let original = data.arms.iter().position(|arm| arm.name == *name)?;
-        let differences = paired(
-            &columns.values(columns.of(null)?),
-            &columns.values(columns.of(original)?),
-        );
-        let found = band(&differences)?;
-        Some(NullBand {
-            name: data.arms[null].name.clone(),
-            median: found.median,
-            low: found.low,
-            high: found.high,
-        })
-    };
-    (0..data.arms.len()).filter_map(band_of).collect()
-}
-
-fn count(n: usize) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-    let count = n as f64;
-    count
 }
 
 pub(super) fn whole(n: usize) -> u32 {

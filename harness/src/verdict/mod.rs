@@ -3,12 +3,15 @@
 //! [`decide`] turns complete rounds and a sealed rule into judgements; report
 //! and gate print them and add nothing. docs/METHODOLOGY.md explains the rule.
 
+mod beside;
 mod columns;
 pub mod decide;
 #[cfg(test)]
 mod example;
 pub mod foresight;
 mod measure;
+mod noise;
+pub mod null_check;
 pub mod rejections;
 pub mod rule;
 mod sentence;

@@ -3,12 +3,15 @@
 //! Everything here is on y = ln(metric) with the sign turned so that larger is
 //! slower; δ is the difference candidate − base of y.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::model::Better;
+use crate::stats::null_calibration::NullContrast;
 
 /// The sealed rule.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     /// The gate in percent.
     pub threshold_pct: f64,
@@ -16,6 +19,48 @@ pub struct Rule {
     pub alpha: f64,
     /// Fewer complete rounds than this are Invalid.
     pub min_rounds: u32,
+    /// Variances are moderated over cells; `None`: each cell stands alone.
+    pub moderation: Option<Moderation>,
+    /// The noise model is checked; `None`: it is believed.
+    pub null_check: Option<NullCheck>,
+    /// Contrasts of earlier runs of the same program on the same machine, by metric.
+    pub null_history: BTreeMap<String, Vec<NullContrast>>,
+}
+
+/// When and how far the variances of a metric's cells are drawn together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Moderation {
+    /// Cells with noise from which on it is done.
+    pub from_cells: u32,
+    /// Most degrees of freedom that the other cells lend, in units of a cell's own.
+    pub largest_prior: f64,
+}
+
+/// How contrasts between copies of one program are used.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NullCheck {
+    /// Contrasts from which on the inflation is estimated.
+    pub from_contrasts: u32,
+    /// An inflation above this makes every verdict of the metric Invalid.
+    pub limit: f64,
+}
+
+impl Moderation {
+    /// What new plans are sealed with: below eight cells the common variance is too
+    /// uncertain to gain from, and a prior without limit errs too often (docs/adr/0016).
+    pub const DEFAULT: Self = Moderation {
+        from_cells: 8,
+        largest_prior: 2.0,
+    };
+}
+
+impl NullCheck {
+    /// What new plans are sealed with: ten contrasts tell the inflation to about a
+    /// quarter, and at twice the noise something other than noise is at work.
+    pub const DEFAULT: Self = NullCheck {
+        from_contrasts: 10,
+        limit: 2.0,
+    };
 }
 
 /// One (cell, metric) with all its complete rounds: the input of a decision.
@@ -53,6 +98,9 @@ pub struct ArmCopy {
     pub treatment: usize,
     /// The arm that this one repeats.
     pub null_of: Option<String>,
+    /// True for an arm of the experiment, false for a null arm that the plan added. A
+    /// declared arm that repeats the base is a candidate whose build changed nothing.
+    pub declared: bool,
 }
 
 /// First question: is there an effect, and which way?
@@ -95,6 +143,8 @@ pub enum Verdict {
     Improved,
     /// No direction, and proven not to be slower than the threshold.
     NotSlower,
+    /// The same program in the same environment as the base: nothing to compare.
+    Identical,
     /// Nothing is proven.
     Unresolved,
     /// No verdict can be drawn from the data.
@@ -133,6 +183,19 @@ pub struct Power {
     pub pass_if_unchanged: f64,
     /// Rounds after which an unchanged candidate passes with probability 90 %.
     pub rounds_to_pass: Option<u32>,
+}
+
+/// How the noise of a comparison was estimated.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct NoiseModel {
+    /// Cells of this metric whose variances were drawn together; 0: this cell stands alone.
+    pub moderated_cells: u32,
+    /// Contrasts between copies of one program in this run, over all cells of the metric.
+    pub null_contrasts: u32,
+    /// The same of earlier runs, as sealed in the plan.
+    pub null_contrasts_before: u32,
+    /// λ, by which the standard error is multiplied; `None`: the noise model is not checked.
+    pub inflation: Option<f64>,
 }
 
 /// Estimators shown beside the deciding one; they decide nothing.
@@ -192,6 +255,8 @@ pub struct Judgement {
     pub sentence: String,
     /// What this rule could see here.
     pub power: Option<Power>,
+    /// How the noise was estimated; `None` when nothing could be.
+    pub noise: Option<NoiseModel>,
     /// Shown beside it.
     pub others: Option<OtherEstimators>,
     /// The null arms of this cell and metric.

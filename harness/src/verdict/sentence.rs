@@ -6,7 +6,7 @@
 
 use super::decide::Weighed;
 use super::foresight::{GATEABLE, WANTED};
-use super::measure::Measured;
+use super::measure::{Found, Measured};
 use super::rule::{Power, Rule, Verdict};
 use crate::experiment::model::Better;
 use crate::unit;
@@ -43,14 +43,17 @@ fn words(metric: &str) -> (&'static str, &'static str) {
 
 /// Writes the sentence.
 pub(super) fn write(facts: &Facts<'_>) -> String {
-    let one = facts.one;
-    match &one.measured {
-        Err(reason) => format!(
-            "No verdict on {} of `{}`: {reason}.",
-            one.data.metric, one.data.arms[one.candidate].name
+    let (candidate, base, metric) = names(facts);
+    match &facts.one.found {
+        Found::Nothing(reason) => format!("No verdict on {metric} of `{candidate}`: {reason}."),
+        Found::Identical(_) => format!(
+            "`{candidate}` is identical to `{base}`: the same code in the same environment. Its \
+             {metric} is another sample of the base's, and counts as a null arm."
         ),
-        Ok(found) if found.estimate.standard_error == 0.0 => without_noise(facts, found),
-        Ok(found) => with_noise(facts, found),
+        Found::Numbers(found) if found.estimate.standard_error == 0.0 => {
+            without_noise(facts, found)
+        }
+        Found::Numbers(found) => with_noise(facts, found),
     }
 }
 
@@ -113,7 +116,7 @@ fn with_noise(facts: &Facts<'_>, found: &Measured) -> String {
              That it is {better} is not proven.{}",
             alone(facts, found)
         ),
-        Verdict::Unresolved | Verdict::Invalid => format!(
+        Verdict::Unresolved | Verdict::Identical | Verdict::Invalid => format!(
             "Nothing is proven about `{candidate}`: {measured}; no change and a change beyond \
              the threshold of {threshold} both fit.{}{}",
             outlook(facts, found),
@@ -124,9 +127,11 @@ fn with_noise(facts: &Facts<'_>, found: &Measured) -> String {
 
 fn names<'a>(facts: &Facts<'a>) -> (&'a str, &'a str, &'a str) {
     let data = facts.one.data;
+    // A cell whose base is not among its arms still gets its sentence.
+    let base = data.arms.get(data.base);
     (
         &data.arms[facts.one.candidate].name,
-        &data.arms[data.base].name,
+        base.map_or("base", |base| &base.name),
         &data.metric,
     )
 }

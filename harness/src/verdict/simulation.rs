@@ -188,7 +188,7 @@ fn intervals_cover_the_truth_at_their_level() {
         21,
         world,
         [|weighed| {
-            let estimate = weighed[0].measured.as_ref().unwrap().estimate;
+            let estimate = weighed[0].found.numbers().unwrap().estimate;
             estimate.low <= 0.004 && 0.004 <= estimate.high
         }],
     );

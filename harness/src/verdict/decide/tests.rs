@@ -188,6 +188,7 @@ fn with_third_arm(treatment: usize) -> CellData {
         name: "fix".into(),
         treatment,
         null_of: None,
+        declared: true,
     });
     for (index, row) in data.rounds.iter_mut().enumerate() {
         let value = row[0] * [1.0003, 0.9996, 0.9999, 1.0002, 1.0005][index];
@@ -253,6 +254,30 @@ fn a_candidate_that_is_the_base_again_has_nothing_to_be_compared() {
         judged[1].sentence
     );
     assert_ne!(judged[0].verdict, Verdict::Invalid);
+}
+
+#[test]
+fn a_candidate_that_turned_out_to_be_the_base_is_identical_and_costs_the_others_nothing() {
+    let mut data = with_third_arm(0);
+    data.arms[3].null_of = Some("base".into());
+    let judged = decide(&[data.clone()], &RULE);
+    assert_eq!(judged.len(), 2);
+    assert_eq!(
+        (judged[1].verdict, judged[1].gate),
+        (Verdict::Identical, Gate::Pass)
+    );
+    assert!(
+        judged[1]
+            .sentence
+            .starts_with("`fix` is identical to `base`"),
+        "{}",
+        judged[1].sentence
+    );
+    assert_eq!(judged[0].p, judged[0].p_adjusted);
+    assert_eq!(judged[1].nulls.len(), 2);
+    // A null arm that the plan added is none of the candidates.
+    data.arms[3].declared = false;
+    assert_eq!(decide(&[data], &RULE).len(), 1);
 }
 
 #[test]
@@ -412,7 +437,7 @@ proptest! {
         let rounds: Vec<[f64; 3]> =
             values.chunks_exact(3).map(|row| [row[0], row[1], row[2]]).collect();
         let better = if higher { Better::Higher } else { Better::Lower };
-        let rule = Rule { threshold_pct, alpha, min_rounds: 0 };
+        let rule = Rule { threshold_pct, alpha, min_rounds: 0, ..RULE };
         let judged = decide(&[cell("wall_s", better, &rounds)], &rule).remove(0);
         prop_assert!(is_finite(&judged), "{judged:?}");
         let sane = alpha > 0.0 && alpha <= 0.5 && threshold_pct >= 0.0

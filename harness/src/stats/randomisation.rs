@@ -1,0 +1,318 @@
+//! Randomisation test: were the labels of a round's runs of any account?
+//!
+//! If candidate and base do not differ, which of a round's runs was called the candidate
+//! is a matter of the drawn order alone, and any other labelling was as likely (Fisher
+//! 1935, "The design of experiments", chapter III). Labels are exchanged within rounds
+//! among the candidate's and the base's copies; nothing is assumed about the noise but
+//! that a round's runs are exchangeable. Over many comparisons the largest statistic is
+//! compared, step by step (Westfall and Young 1993, "Resampling-based multiple testing",
+//! algorithm 2.8). Comparisons are relabelled independently of each other, which is exact
+//! for different cells and errs on the safe side for candidates that share a base.
+//!
+//! An effect τ is tested by subtracting it from the candidate first.
+
+use super::count::count;
+use super::random::SplitMix64;
+
+/// Labellings drawn. The smallest p that so many can show is 1/2000.
+pub const DRAWS: u32 = 1999;
+
+/// Statistics this close are equal: the same sums in another order.
+const TIE: f64 = 1e-9;
+
+/// One comparison, round by round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exchange {
+    /// `rounds[r]`: the values of the base's copies, then those of the candidate's;
+    /// natural logarithms, larger is slower.
+    pub rounds: Vec<Vec<f64>>,
+    /// How many of each round's last values are the candidate's.
+    pub candidates: usize,
+}
+
+/// What relabelling says about one comparison.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Randomised {
+    /// Two-sided p of no difference, adjusted for all comparisons of the family.
+    pub p_direction: f64,
+    /// One-sided p of a candidate slower by at least the gate, unadjusted.
+    pub p_gate: f64,
+    /// The smallest p that this many rounds can show, two-sided.
+    pub floor: f64,
+}
+
+/// Relabels a family of comparisons, each with its own gate τ.
+///
+/// One answer per comparison, in their order. `None` for one without rounds, without
+/// copies of either side, or without noise.
+#[must_use]
+pub fn randomise(family: &[(Exchange, f64)], seed: u64) -> Vec<Option<Randomised>> {
+    let tested: Vec<Option<Tested>> = family
+        .iter()
+        .map(|(exchange, tau)| Tested::new(exchange, *tau))
+        .collect();
+    // The largest statistic first: step-down.
+    let mut order: Vec<usize> = (0..tested.len())
+        .filter(|&index| tested[index].is_some())
+        .collect();
+    let observed = |index: usize| tested[index].as_ref().map_or(0.0, |one| one.observed);
+    order.sort_by(|&a, &b| observed(b).total_cmp(&observed(a)));
+    let (mut beyond, mut below) = (vec![0_u32; tested.len()], vec![0_u32; tested.len()]);
+    let mut random = SplitMix64::new(seed);
+    for _ in 0..DRAWS {
+        let mut largest = 0.0_f64;
+        for &index in order.iter().rev() {
+            let Some(one) = &tested[index] else { continue };
+            let (statistic, shifted) = one.draw(&mut random);
+            largest = largest.max(statistic);
+            beyond[index] += u32::from(largest >= one.observed * (1.0 - TIE));
+            below[index] += u32::from(shifted <= one.shifted + TIE * one.shifted.abs());
+        }
+    }
+    let share = |hits: u32| f64::from(hits + 1) / f64::from(DRAWS + 1);
+    let mut adjusted = 0.0_f64;
+    let mut found = vec![None; tested.len()];
+    for &index in &order {
+        adjusted = adjusted.max(share(beyond[index]));
+        found[index] = tested[index].as_ref().map(|one| Randomised {
+            p_direction: adjusted,
+            p_gate: share(below[index]),
+            floor: one.floor,
+        });
+    }
+    found
+}
+
+/// A comparison ready to be relabelled.
+struct Tested {
+    /// Each round's values around their mean.
+    plain: Vec<Vec<f64>>,
+    /// The same after τ was taken from the candidate's.
+    shifted_rounds: Vec<Vec<f64>>,
+    candidates: usize,
+    /// Sum of squares within rounds; no labelling changes it.
+    total: f64,
+    /// Factor from the candidate's sum to the squared statistic's numerator.
+    weight: f64,
+    df: f64,
+    /// |t| under the true labels.
+    observed: f64,
+    /// The candidate's sum under the true labels, τ subtracted.
+    shifted: f64,
+    floor: f64,
+}
+
+impl Tested {
+    fn new(exchange: &Exchange, tau: f64) -> Option<Self> {
+        let columns = exchange.rounds.first()?.len();
+        let candidates = exchange.candidates;
+        let bases = columns.checked_sub(candidates).filter(|&bases| bases > 0)?;
+        if candidates == 0 || exchange.rounds.iter().any(|row| row.len() != columns) {
+            return None;
+        }
+        let rounds = count(exchange.rounds.len());
+        let plain = centred(exchange, 0.0);
+        let total: f64 = plain.iter().flatten().map(|value| value * value).sum();
+        // A difference of means D has D² R/(1/k + 1/m) of it, and D is proportional to
+        // the candidate's sum over all rounds.
+        let inverse = 1.0 / count(bases) + 1.0 / count(candidates);
+        let mut one = Tested {
+            shifted_rounds: centred(exchange, tau),
+            candidates,
+            total,
+            weight: inverse / rounds,
+            df: rounds * (count(columns) - 1.0) - 1.0,
+            observed: 0.0,
+            shifted: 0.0,
+            floor: floor(bases, candidates, exchange.rounds.len()),
+            plain,
+        };
+        if !(one.total > 0.0 && one.df > 0.0) {
+            return None;
+        }
+        let sum =
+            |rounds: &[Vec<f64>]| -> f64 { rounds.iter().flat_map(|row| &row[bases..]).sum() };
+        one.observed = one.statistic(sum(&one.plain));
+        one.shifted = sum(&one.shifted_rounds);
+        Some(one)
+    }
+
+    /// |t| for a sum of the candidate's values.
+    fn statistic(&self, sum: f64) -> f64 {
+        let explained = (sum * sum * self.weight / self.total).min(1.0);
+        (self.df * explained / (1.0 - explained)).sqrt()
+    }
+
+    /// |t| and the shifted sum under one random labelling.
+    fn draw(&self, random: &mut SplitMix64) -> (f64, f64) {
+        let (mut sum, mut shifted) = (0.0, 0.0);
+        let mut taken: Vec<usize> = Vec::with_capacity(self.candidates);
+        for (row, shifted_row) in self.plain.iter().zip(&self.shifted_rounds) {
+            taken.clear();
+            // Floyd's sampling without replacement, which needs no shuffled copy.
+            for upper in row.len() - self.candidates..row.len() {
+                let drawn = random.below(upper + 1);
+                let at = if taken.contains(&drawn) { upper } else { drawn };
+                taken.push(at);
+                sum += row[at];
+                shifted += shifted_row[at];
+            }
+        }
+        (self.statistic(sum), shifted)
+    }
+}
+
+/// Each round's values around their mean, after `shift` was taken from the candidate's.
+fn centred(exchange: &Exchange, shift: f64) -> Vec<Vec<f64>> {
+    exchange
+        .rounds
+        .iter()
+        .map(|row| {
+            let bases = row.len() - exchange.candidates;
+            let value = |column: usize| row[column] - if column < bases { 0.0 } else { shift };
+            let mean = (0..row.len()).map(value).sum::<f64>() / count(row.len());
+            (0..row.len()).map(|column| value(column) - mean).collect()
+        })
+        .collect()
+}
+
+/// One over the number of labellings; with as many copies on both sides every labelling
+/// has a mirror image with the same |t|.
+fn floor(bases: usize, candidates: usize, rounds: usize) -> f64 {
+    let columns = bases + candidates;
+    let per_round: f64 = (0..candidates)
+        .map(|step| count(columns - step) / count(step + 1))
+        .product();
+    let exponent = i32::try_from(rounds).unwrap_or(i32::MAX);
+    let mirrored = if bases == candidates { 2.0 } else { 1.0 };
+    let labellings = per_round.powi(exponent) / mirrored;
+    labellings.min(f64::from(DRAWS + 1)).recip()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds of two base copies and one candidate that is `delta` slower.
+    fn exchange(rounds: usize, delta: f64, seed: u64) -> Exchange {
+        let mut random = SplitMix64::new(seed);
+        let rounds = (0..rounds)
+            .map(|round| {
+                let drift = 0.02 * count(round);
+                let mut value = |effect: f64| drift + effect + 0.01 * random.normal();
+                vec![value(0.0), value(0.0), value(delta)]
+            })
+            .collect();
+        Exchange {
+            rounds,
+            candidates: 1,
+        }
+    }
+
+    fn alone(exchange: Exchange) -> Randomised {
+        randomise(&[(exchange, 0.01)], 1)[0].unwrap()
+    }
+
+    /// The slow twin: every labelling of four rounds of three runs, with t by hand.
+    #[test]
+    fn drawn_labellings_agree_with_all_labellings() {
+        for (seed, delta) in [(1, 0.0), (2, 0.01), (3, 0.02), (4, -0.015)] {
+            let one = exchange(4, delta, seed);
+            let t = |chosen: &[usize], shift: f64| {
+                let (mut difference, mut squares) = (0.0, 0.0);
+                for (row, &at) in one.rounds.iter().zip(chosen) {
+                    let row = [row[0], row[1], row[2] - shift];
+                    let mean = row.iter().sum::<f64>() / 3.0;
+                    let others = (row.iter().sum::<f64>() - row[at]) / 2.0;
+                    difference += (row[at] - others) / 4.0;
+                    squares += row.iter().map(|v| (v - mean).powi(2)).sum::<f64>();
+                }
+                let explained = difference * difference * 4.0 / 1.5;
+                difference / ((squares - explained) / 7.0 * 1.5 / 4.0).sqrt()
+            };
+            let every: Vec<Vec<usize>> = (0..81_usize)
+                .map(|code| (0..4).map(|round| code / 3_usize.pow(round) % 3).collect())
+                .collect();
+            let truth = [2, 2, 2, 2];
+            let hits = |keep: &dyn Fn(&[usize]) -> bool| {
+                count(every.iter().filter(|chosen| keep(chosen)).count()) / 81.0
+            };
+            let direction =
+                hits(&|chosen| t(chosen, 0.0).abs() >= t(&truth, 0.0).abs() * (1.0 - TIE));
+            let gate = hits(&|chosen| t(chosen, 0.01) <= t(&truth, 0.01) + TIE);
+            let found = alone(one.clone());
+            // Four standard errors of 1999 draws are at most 4.5 %.
+            assert!(
+                (found.p_direction - direction).abs() < 0.045,
+                "{found:?} {direction}"
+            );
+            assert!((found.p_gate - gate).abs() < 0.045, "{found:?} {gate}");
+            assert!((found.floor - 1.0 / 81.0).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn without_an_effect_small_p_are_as_rare_as_they_say() {
+        let mut small = [0_u32; 2];
+        for seed in 0..400 {
+            let family: Vec<(Exchange, f64)> = (0..3)
+                .map(|cell| (exchange(5, 0.0, 10 * seed + cell), 0.0))
+                .collect();
+            let found = randomise(&family, seed);
+            let least =
+                |p: &dyn Fn(&Randomised) -> f64| found.iter().flatten().map(p).fold(1.0, f64::min);
+            small[0] += u32::from(least(&|one| one.p_direction) <= 0.05);
+            small[1] += u32::from(found[0].unwrap().p_gate <= 0.05);
+        }
+        // 20 of 400 expected; the one-sided 99 % margin is 10.
+        assert!(small.iter().all(|&hits| hits <= 30), "{small:?}");
+    }
+
+    #[test]
+    fn a_clear_effect_is_found_and_a_clear_pass_is_one() {
+        let slower = alone(exchange(8, 0.05, 5));
+        assert!(slower.p_direction <= 0.001 && slower.p_gate > 0.9);
+        let mut calm = exchange(8, 0.0, 6);
+        calm.rounds
+            .iter_mut()
+            .flatten()
+            .for_each(|value| *value *= 0.01);
+        assert!(alone(calm).p_gate <= 0.001);
+    }
+
+    #[test]
+    fn a_family_makes_every_test_harder_and_keeps_their_order() {
+        let one = exchange(6, 0.012, 7);
+        let mut family = vec![(one.clone(), 0.01)];
+        family.extend((0..9).map(|cell| (exchange(6, 0.0, 90 + cell), 0.01)));
+        let found = randomise(&family, 1);
+        let by_itself = alone(one);
+        assert!(found[0].unwrap().p_direction > by_itself.p_direction);
+        let pair = found[..2].to_vec();
+        family.swap(0, 1);
+        let swapped = randomise(&family, 1);
+        assert_eq!(swapped[0].unwrap().floor, pair[1].unwrap().floor);
+    }
+
+    #[test]
+    fn three_rounds_of_two_runs_can_show_no_more_than_a_quarter() {
+        assert!((floor(1, 1, 3) - 0.25).abs() < 1e-12);
+        assert!((floor(2, 1, 3) - 1.0 / 27.0).abs() < 1e-12);
+        assert!((floor(2, 2, 3) - 2.0 / 216.0).abs() < 1e-12);
+        assert!((floor(2, 1, 1000) - 1.0 / 2000.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_cannot_be_relabelled_has_no_answer() {
+        let with = |rounds: Vec<Vec<f64>>, candidates| Exchange { rounds, candidates };
+        let family = [
+            (with(vec![], 1), 0.01),
+            (with(vec![vec![1.0, 2.0]; 3], 2), 0.01),
+            (with(vec![vec![1.0, 2.0]; 3], 0), 0.01),
+            (with(vec![vec![1.0, 1.0, 1.0]; 3], 1), 0.01),
+            (with(vec![vec![1.0, 2.0], vec![1.0]], 1), 0.01),
+        ];
+        assert!(randomise(&family, 1).iter().all(Option::is_none));
+        assert_eq!(randomise(&[], 1), vec![]);
+    }
+}
