@@ -153,11 +153,10 @@ fn a_signal_while_an_arm_is_built_ends_the_build_and_is_no_failed_build() {
     let project = project_with_experiment();
     let file = project.root().join("x.yaml");
     let text = fs::read_to_string(&file).unwrap();
-    fs::write(
-        &file,
-        text.replace("command: mkdir", "command: sleep 77; mkdir"),
-    )
-    .unwrap();
+    // Seconds that name this very test process, so that another one's are not counted.
+    let nap = format!("sleep 77.{}", std::process::id());
+    let slow = text.replace("command: mkdir", &format!("command: {nap}; mkdir"));
+    fs::write(&file, slow).unwrap();
     for sub_command in ["run", "plan"] {
         let building = || {
             let child = project
@@ -181,7 +180,7 @@ fn a_signal_while_an_arm_is_built_ends_the_build_and_is_no_failed_build() {
         }
     }
     let left = std::process::Command::new("pgrep")
-        .args(["-f", "sleep 77"])
+        .args(["-f", &nap])
         .output();
     assert!(left.unwrap().stdout.is_empty(), "the build goes on alone");
 }
