@@ -18,6 +18,7 @@ pub mod plan;
 pub mod record;
 pub mod report;
 pub mod session;
+pub mod setup;
 pub mod source;
 pub mod stats;
 pub mod unit;

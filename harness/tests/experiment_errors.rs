@@ -237,3 +237,56 @@ fn a_command_that_ignores_arm_or_cell_is_a_warning() {
     assert!(warned[0].contains("its cells would run the same command"));
     assert!(warned[1].contains("every arm would run the same program"));
 }
+
+#[test]
+fn a_setup_step_either_fills_its_folder_or_prints_a_path() {
+    let with = |step: &str| {
+        changed(
+            "command: '{artifact}",
+            &format!("setup: {{ data: {{ {step} }} }}\ncommand: '{{artifact}} {{data}}"),
+        )
+    };
+    assert_eq!(with("command: 'make {out} {size}'"), "");
+    assert_eq!(with("command: fetch, prints: path"), "");
+    for (step, got) in [
+        ("command: make", "got neither"),
+        ("command: 'make {out}', prints: path", "got both"),
+    ] {
+        let text = with(step);
+        assert!(text.contains("setup.data: expected either"), "{text}");
+        assert!(text.contains(got), "{text}");
+    }
+    assert!(with("command: 'make {out} {sise}'").contains("did you mean `{size}`"));
+    assert!(with("command: 'make {out} {arm}'").contains("got `{arm}`"));
+    assert!(with("command: 'make {out}', arm: bsae").contains("did you mean `base`"));
+    assert!(with("command: 'make {out}', inputs: [../x]").contains("below the project's root"));
+}
+
+#[test]
+fn a_setup_step_has_a_name_of_its_own() {
+    for name in ["size", "out", "artifact", "2x"] {
+        let step = format!("setup: {{ {name}: {{ command: 'make {{out}}' }} }}\n");
+        let text = errors(&(GOOD.to_owned() + &step));
+        assert!(
+            text.contains(&format!("setup.{name}: expected a name")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_setup_step_that_the_command_does_not_use_is_pointed_out() {
+    let step = "setup: { data: { command: 'make {out}' } }\n";
+    let found = warnings(&(GOOD.to_owned() + step));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("a step that the command uses, got `data`"));
+}
+
+#[test]
+fn a_variable_that_only_a_setup_step_uses_is_used() {
+    let text = GOOD.replace(
+        "command: '{artifact} --size {size}'",
+        "setup: { data: { command: 'make {size} {out}' } }\ncommand: '{artifact} {data}'",
+    );
+    assert_eq!(warnings(&text), Vec::<String>::new());
+}

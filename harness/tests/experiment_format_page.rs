@@ -53,6 +53,7 @@ fn the_page_has_a_row_for_every_key_with_its_default() {
         ("### source", "Source"),
         ("### build", "Build"),
         ("### arms", "Arm"),
+        ("### setup", "SetupStep"),
         ("### metrics", "Metric"),
         ("### expect", "Expect"),
         ("### guard", "Guard"),

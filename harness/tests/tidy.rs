@@ -29,6 +29,7 @@ const PURE: &[&str] = &[
     "harness/src/record/cell_progress.rs",
     "harness/src/record/rounds.rs",
     "harness/src/session/treatment.rs",
+    "harness/src/setup/demand.rs",
     "engine/src/decode/eligibility.rs",
     "engine/src/decode/unwind.rs",
     "engine/src/kv_cache",

@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 
 use super::artifact::{self, Inspected};
 use super::cache::{BuildCache, Lookup, Manifest, OwnLibrary};
+use super::environment::CHECKOUT_VARIABLE;
 use super::error::{BuildError, IoContext as _, LogEnd};
 use super::job::{self, Ended, Job};
 use super::key::KeyInputs;
@@ -168,7 +169,7 @@ fn make(
     let key = inputs.key();
     let mut told = |step| tell(BuildProgress::Source(step));
     let claim = checkout::claim(request.mirror, &mut told)?;
-    job::kill_leftovers(&request.mirror.tree_path());
+    job::kill_leftovers(CHECKOUT_VARIABLE, &request.mirror.tree_path());
     let checkout = claim.lay_out(request.pin, request.submodules, &inputs.keep, &mut told)?;
     remove_stale(request, &checkout)?;
     let partial = cache.start(&key)?;
@@ -240,6 +241,7 @@ fn run_command(
         environment: &environment,
         folder: &checkout.path,
         log: &log,
+        answer: None,
         timeout: Duration::from_secs(request.build.timeout_secs),
         stop: request.stop,
     };
@@ -253,7 +255,7 @@ fn run_command(
     };
     building(Duration::ZERO, String::new());
     let ended = job::run(&job, &mut building).doing("run the build in", &checkout.path)?;
-    job::kill_leftovers(&checkout.path);
+    job::kill_leftovers(CHECKOUT_VARIABLE, &checkout.path);
     match ended {
         Ended::Exited(status) if status.success() => {}
         Ended::Exited(status) => {

@@ -1,8 +1,8 @@
 //! Running a command as a process group of its own, with a log and a time limit.
 //!
 //! `duct` starts and waits; the group is ended through the shell's `kill`, since
-//! `duct` only knows the processes that it started itself. Used for builds and
-//! for asking programs, never for measured attempts.
+//! `duct` only knows the processes that it started itself. Used for builds, for setup
+//! steps and for asking programs, never for measured attempts.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -17,8 +17,6 @@ use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
 
-use super::environment::CHECKOUT_VARIABLE;
-
 /// How often the end, the limit and the stop flag are looked at.
 const PULSE: Duration = Duration::from_millis(100);
 /// How often the last line of the log is told.
@@ -27,24 +25,26 @@ const TELLING: Duration = Duration::from_millis(500);
 const LAST_LINE_BYTES: u64 = 4096;
 
 /// A command to run.
-pub(super) struct Job<'a> {
+pub(crate) struct Job<'a> {
     /// Program and arguments.
-    pub(super) words: Vec<OsString>,
+    pub(crate) words: Vec<OsString>,
     /// The whole environment.
-    pub(super) environment: &'a IndexMap<String, OsString>,
+    pub(crate) environment: &'a IndexMap<String, OsString>,
     /// Working directory.
-    pub(super) folder: &'a Path,
+    pub(crate) folder: &'a Path,
     /// Both output streams go here; the file is made.
-    pub(super) log: &'a Path,
+    pub(crate) log: &'a Path,
+    /// Standard output goes here instead, where it is an answer; the file is made.
+    pub(crate) answer: Option<&'a Path>,
     /// The group is killed after this time.
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
     /// The group is killed when this becomes true.
-    pub(super) stop: Option<&'a AtomicBool>,
+    pub(crate) stop: Option<&'a AtomicBool>,
 }
 
 /// How a command ended.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     /// By itself, or by a signal from elsewhere.
     Exited(ExitStatus),
     /// Killed at its time limit.
@@ -54,17 +54,18 @@ pub(super) enum Ended {
 }
 
 /// Runs `job`; whatever of its group is left at the end is killed.
-pub(super) fn run(job: &Job<'_>, told: &mut dyn FnMut(Duration, String)) -> io::Result<Ended> {
+pub(crate) fn run(job: &Job<'_>, told: &mut dyn FnMut(Duration, String)) -> io::Result<Ended> {
     let log = File::create(job.log)?;
     let (program, arguments) = job
         .words
         .split_first()
         .ok_or_else(|| io::Error::other("no command"))?;
+    let stdout = job.answer.map_or_else(|| log.try_clone(), File::create)?;
     let handle = duct::cmd(program, arguments)
         .full_env(job.environment)
         .dir(job.folder)
         .stdin_null()
-        .stdout_file(log.try_clone()?)
+        .stdout_file(stdout)
         .stderr_file(log)
         .unchecked()
         .before_spawn(|command| {
@@ -98,16 +99,16 @@ pub(super) fn run(job: &Job<'_>, told: &mut dyn FnMut(Duration, String)) -> io::
 }
 
 /// Ends every process of the group, also when its leader is gone already.
-pub(super) fn kill_group(leader: u32) {
+pub(crate) fn kill_group(leader: u32) {
     kill(&[format!("-{leader}")]);
 }
 
-/// Ends every process that a build in `checkout` started and that is still there:
-/// those of a harness that was killed, and those that left their group.
-pub(super) fn kill_leftovers(checkout: &Path) {
-    let mut wanted = CHECKOUT_VARIABLE.as_bytes().to_vec();
+/// Ends every process that has `folder` as the value of `variable` in its environment:
+/// what a job left that belonged to a harness that was killed, or that left its group.
+pub(crate) fn kill_leftovers(variable: &str, folder: &Path) {
+    let mut wanted = variable.as_bytes().to_vec();
     wanted.push(b'=');
-    wanted.extend_from_slice(checkout.as_os_str().as_bytes());
+    wanted.extend_from_slice(folder.as_os_str().as_bytes());
     // More than once: a process may start another while the list is read.
     let mut killed = BTreeSet::new();
     loop {
@@ -154,7 +155,7 @@ fn kill(targets: &[String]) {
 }
 
 /// The last `count` lines of a log.
-pub(super) fn last_lines(log: &Path, count: usize) -> String {
+pub(crate) fn last_lines(log: &Path, count: usize) -> String {
     // A line of a log may be long, a log may be huge.
     const MOST_BYTES: u64 = 64 * 1024;
     let text = end_of(log, MOST_BYTES).unwrap_or_default();
@@ -162,7 +163,8 @@ pub(super) fn last_lines(log: &Path, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-fn last_line(log: &Path) -> io::Result<String> {
+/// The last line of a log that is not blank, where one is; a line ends at a return too.
+pub(crate) fn last_line(log: &Path) -> io::Result<String> {
     let text = end_of(log, LAST_LINE_BYTES)?;
     let line = text
         .split(['\n', '\r'])
@@ -182,7 +184,7 @@ fn end_of(log: &Path, bytes: u64) -> io::Result<String> {
 }
 
 /// The words that run `command` in a shell: unset variables and failures are errors.
-pub(super) fn shell_words(command: &str) -> Vec<OsString> {
+pub(crate) fn shell_words(command: &str) -> Vec<OsString> {
     [
         PathBuf::from("/bin/sh").into(),
         "-euc".into(),
@@ -194,6 +196,7 @@ pub(super) fn shell_words(command: &str) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::environment::CHECKOUT_VARIABLE;
 
     fn run_shell(command: &str, timeout: Duration, stop: Option<&AtomicBool>) -> (Ended, String) {
         let folder = tempfile::tempdir().unwrap();
@@ -207,6 +210,7 @@ mod tests {
             environment: &environment,
             folder: folder.path(),
             log: &log,
+            answer: None,
             timeout,
             stop,
         };
@@ -292,12 +296,12 @@ mod tests {
             .process_group(0)
             .spawn()
             .unwrap();
-        kill_leftovers(Path::new("/some/other/checkout"));
+        kill_leftovers(CHECKOUT_VARIABLE, Path::new("/some/other/checkout"));
         assert!(orphan.try_wait().unwrap().is_none());
         // A process that is just being started shows no environment for a moment.
         let deadline = Instant::now() + Duration::from_secs(9);
         while orphan.try_wait().unwrap().is_none() && Instant::now() < deadline {
-            kill_leftovers(folder.path());
+            kill_leftovers(CHECKOUT_VARIABLE, folder.path());
         }
         let ended = orphan.try_wait().unwrap();
         orphan.kill().unwrap();

@@ -64,6 +64,12 @@ impl Toolchain {
         toolchain
     }
 
+    /// The part of the caller's environment that builds and setup steps see.
+    #[must_use]
+    pub fn environment(&self) -> &IndexMap<String, OsString> {
+        &self.environment
+    }
+
     /// Versions of the tools that a build's own environment names (`CC: clang-18`).
     #[must_use]
     pub fn declared(&self, environment: &IndexMap<String, String>) -> IndexMap<String, String> {

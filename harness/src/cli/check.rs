@@ -2,7 +2,7 @@
 
 use super::arguments::FileArgs;
 use super::progress::Progress;
-use super::setup::Setup;
+use super::surroundings::Surroundings;
 use crate::session::pins::Origin;
 use crate::session::prepare;
 
@@ -12,8 +12,8 @@ use crate::session::prepare;
 /// Every fault of the file, or every pin that cannot be resolved.
 pub fn run(arguments: &FileArgs) -> anyhow::Result<i32> {
     let mut progress = Progress::new(false);
-    let setup = Setup::new(&arguments.file)?;
-    let (loaded, pinned) = prepare::check(&setup.request(None, None), &mut progress)?;
+    let surroundings = Surroundings::new(&arguments.file)?;
+    let (loaded, pinned) = prepare::check(&surroundings.request(None, None), &mut progress)?;
     progress.finish();
     let mut out = String::new();
     for (name, origin) in loaded.experiment.arms.keys().zip(&pinned.origins) {
@@ -27,6 +27,9 @@ pub fn run(arguments: &FileArgs) -> anyhow::Result<i32> {
         out += &format!("{name:16} {what}\n");
     }
     let cells = crate::experiment::matrix::cells(&loaded.experiment).len();
-    out += &format!("{}: in order, {cells} cells\n", setup.experiment_path);
+    out += &format!(
+        "{}: in order, {cells} cells\n",
+        surroundings.experiment_path
+    );
     super::dispatch::print(&out)
 }

@@ -34,6 +34,7 @@ fn of_session(error: &SessionError) -> i32 {
         | SessionError::Source(_)
         | SessionError::BaseBuild { .. }
         | SessionError::Build { .. }
+        | SessionError::Setup(_)
         | SessionError::NothingToCompare(_) => exit_code::UNAVAILABLE,
         SessionError::Record(error) => of_record(error),
         SessionError::Guard(error) => of_guard(error),

@@ -14,5 +14,5 @@ pub mod project;
 pub mod report;
 pub mod report_files;
 pub mod run;
-pub mod setup;
+pub mod surroundings;
 pub mod version;

@@ -6,13 +6,14 @@ use super::arguments::PlanArgs;
 use super::dispatch::print;
 use super::preparing::Preparing;
 use super::progress::Progress;
-use super::setup::Setup;
+use super::surroundings::Surroundings;
 use crate::analysis::reach::{Forecast, estimated_seconds, forecast, reach};
 use crate::execute::signal;
 use crate::history::known::KnownCell;
 use crate::host;
-use crate::record::format::Plan;
+use crate::record::format::{Plan, PlannedFixture};
 use crate::record::rounds;
+use crate::report::words;
 use crate::session::memory;
 use crate::session::prepare;
 use crate::unit;
@@ -24,14 +25,30 @@ use crate::verdict::foresight::WANTED;
 /// Whatever keeps a run from being planned.
 pub fn run(arguments: &PlanArgs) -> anyhow::Result<i32> {
     let mut progress = Progress::new(arguments.quiet);
-    let setup = Setup::new(&arguments.file)?;
+    let surroundings = Surroundings::new(&arguments.file)?;
     let preparing = Preparing::watch(signal::install()?);
-    let request = setup.request(arguments.rounds, Some(preparing.stop()));
+    let request = surroundings.request(arguments.rounds, Some(preparing.stop()));
     let mut prepared = preparing.end(prepare::prepare(&request, &mut progress))?;
     let host = host::info::describe(arguments.host.as_deref());
-    let known = memory::recall(&setup.cache, &host.label, &mut prepared.plan, &mut progress);
+    let known = memory::recall(
+        &surroundings.cache,
+        &host.label,
+        &mut prepared.plan,
+        &mut progress,
+    );
     progress.finish();
     print(&describe(&prepared.plan, &known))
+}
+
+/// `setup weights: 3 files, 1.0 MiB, tree 1f…, for 256, 2048; made by fetch x`.
+fn fixture_line(fixture: &PlannedFixture) -> String {
+    format!(
+        "setup {}: {}, for {}; made by {}",
+        fixture.step,
+        words::fixture(fixture),
+        fixture.cells.join(", "),
+        fixture.command,
+    )
 }
 
 /// The matrix, what the gate needs, what this host's noise lets it see, and the order.
@@ -44,20 +61,7 @@ pub fn describe(plan: &Plan, known: &[KnownCell]) -> String {
         "{}: {}\n",
         plan.experiment.name, plan.experiment.question
     );
-    for arm in &plan.arms {
-        let build = arm.build.and_then(|index| plan.builds.get(index));
-        let commit = build
-            .and_then(|build| build.commit.as_deref())
-            .unwrap_or("prebuilt");
-        let code = build.map_or("did not build", |build| {
-            &build.code_sha256[..build.code_sha256.len().min(16)]
-        });
-        let _ = writeln!(
-            out,
-            "  {:16} {commit:40}  code {code}  {}",
-            arm.name, arm.label
-        );
-    }
+    out += &arms(plan);
     let experiment = &plan.experiment;
     let _ = writeln!(
         out,
@@ -93,6 +97,9 @@ pub fn describe(plan: &Plan, known: &[KnownCell]) -> String {
         );
     }
     out.push_str(&outlook(plan, known));
+    for fixture in &plan.fixtures {
+        let _ = writeln!(out, "{}", fixture_line(fixture));
+    }
     for (cell, rounds) in plan.cells.iter().zip(&plan.order) {
         let _ = writeln!(out, "\n{}", cell.id);
         for (number, slots) in rounds.iter().enumerate() {
@@ -148,4 +155,23 @@ fn forecast_line(one: &Forecast, rounds: u32) -> String {
         if one.noise.runs == 1 { "" } else { "s" },
         percent(one.power.pass_if_unchanged),
     )
+}
+/// A line per arm: what it is and the code that it runs.
+fn arms(plan: &Plan) -> String {
+    let mut out = String::new();
+    for arm in &plan.arms {
+        let build = arm.build.and_then(|index| plan.builds.get(index));
+        let commit = build
+            .and_then(|build| build.commit.as_deref())
+            .unwrap_or("prebuilt");
+        let code = build.map_or("did not build", |build| {
+            &build.code_sha256[..build.code_sha256.len().min(16)]
+        });
+        let _ = writeln!(
+            out,
+            "  {:16} {commit:40}  code {code}  {}",
+            arm.name, arm.label
+        );
+    }
+    out
 }

@@ -8,7 +8,7 @@ use super::arguments::RunArgs;
 use super::preparing::Preparing;
 use super::progress::Progress;
 use super::report_files;
-use super::setup::Setup;
+use super::surroundings::Surroundings;
 use super::{dispatch, gate};
 use crate::analysis::from_record::analyse;
 use crate::analysis::model::Analysis;
@@ -22,43 +22,54 @@ use crate::record::reader::{self, Record};
 use crate::record::rounds::{self, Next};
 use crate::record::store::{self, RecordDir, SealedPlan};
 use crate::report::publish::PublishError;
-use crate::session::artifacts::Artifacts;
 use crate::session::error::SessionError;
 use crate::session::memory;
 use crate::session::observer::Observer as _;
 use crate::session::prepare::{self, Prepared};
 use crate::session::run::{self, Means};
+use crate::session::watch::Watch;
 
 /// Runs the experiment to its end, or as far as a signal lets it.
 ///
 /// # Errors
 /// Whatever keeps it from measuring; the record made so far stays and can be resumed.
 pub fn run(arguments: &RunArgs) -> anyhow::Result<i32> {
-    let setup = Setup::new(&arguments.file)?;
+    let surroundings = Surroundings::new(&arguments.file)?;
     let mut progress = Progress::new(arguments.quiet);
     let interrupt = signal::install()?;
     let preparing = Preparing::watch(interrupt);
-    let request = setup.request(arguments.rounds, Some(preparing.stop()));
+    let request = surroundings.request(arguments.rounds, Some(preparing.stop()));
     let mut prepared = preparing.end(prepare::prepare(&request, &mut progress))?;
     for warning in &prepared.plan.warnings {
         progress.warning(warning);
     }
     let host = host::info::describe(arguments.host.as_deref());
-    memory::recall(&setup.cache, &host.label, &mut prepared.plan, &mut progress);
+    memory::recall(
+        &surroundings.cache,
+        &host.label,
+        &mut prepared.plan,
+        &mut progress,
+    );
     let results = arguments
         .results
         .clone()
-        .unwrap_or_else(|| setup.root.join("results"));
+        .unwrap_or_else(|| surroundings.root.join("results"));
     let started = start(prepared, &host, &results, arguments.fresh, &mut progress)?;
     let record = measure(&started, arguments, interrupt, &mut progress)?;
     progress.finish();
     let analysis = analyse(&record.plan, &record.attempts).map_err(SessionError::OutOfStep)?;
-    if let Err(error) = memory::remember(&setup.cache, &record, &analysis) {
+    if let Err(error) = memory::remember(&surroundings.cache, &record, &analysis) {
         progress.warning(&format!(
             "this run is not remembered for later ones: {error}"
         ));
     }
-    tell(arguments, &mut progress, &setup.root, &record, &analysis)?;
+    tell(
+        arguments,
+        &mut progress,
+        &surroundings.root,
+        &record,
+        &analysis,
+    )?;
     Ok(if arguments.gate {
         gate::exit_code_of(analysis.gate)
     } else {
@@ -130,13 +141,13 @@ fn measure(
     let mut guard = open::open(settings, &options, &mut |line| progress.waiting(line))
         .map_err(SessionError::Guard)?;
     let mut executor = ProcessExecutor::new(interrupt)?;
-    let mut artifacts = Artifacts::new(&started.sealed.plan, &started.workplace);
+    let mut watch = Watch::new(&started.sealed.plan, &started.workplace);
     let means = Means {
         workplace: &started.workplace,
         executor: &mut executor,
         guard: guard.as_mut(),
         interrupt,
-        unchanged: &mut || artifacts.check(),
+        unchanged: &mut || watch.check(),
         observer: progress,
     };
     run::run(&started.sealed, &started.directory, means)?;

@@ -10,7 +10,7 @@ use crate::source::cache_root::CacheRoot;
 
 /// Where things are for one experiment file.
 #[derive(Debug)]
-pub struct Setup {
+pub struct Surroundings {
     /// The file.
     pub file: PathBuf,
     /// The project's root.
@@ -21,14 +21,14 @@ pub struct Setup {
     pub cache: CacheRoot,
 }
 
-impl Setup {
+impl Surroundings {
     /// Finds the project and the cache.
     ///
     /// # Errors
     /// No place for the cache.
     pub fn new(file: &Path) -> Result<Self, SessionError> {
         let root = project::root_of(file);
-        Ok(Setup {
+        Ok(Surroundings {
             file: file.to_owned(),
             experiment_path: project::relative(file, &root),
             root,

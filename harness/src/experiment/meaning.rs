@@ -6,6 +6,7 @@
 
 mod arms;
 mod output;
+mod setup;
 mod workload;
 
 use super::diagnostic::printable;

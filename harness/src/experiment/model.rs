@@ -46,9 +46,13 @@ pub struct Experiment {
     /// The workloads.
     #[serde(default)]
     pub cells: Cells,
+    /// What has to be made or fetched before anything is measured, in order; each
+    /// name is a placeholder of `command`.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub setup: IndexMap<String, SetupStep>,
     /// The command line of one attempt. It is split like a POSIX shell would,
     /// but no shell runs; `{artifact}`, `{artifact:<file name>}`, `{artifact_dir}`,
-    /// `{arm}` and each cell variable are replaced inside the words.
+    /// `{arm}`, each cell variable and each setup step are replaced inside the words.
     pub command: String,
     /// Environment of every attempt, beside the fixed one. `{artifact_dir}` in a
     /// value is the folder that holds the arm's copied artifacts.
@@ -207,6 +211,45 @@ pub struct Cells {
     /// Further cells, written out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub list: Vec<IndexMap<String, Scalar>>,
+}
+
+/// A command that makes or fetches something that attempts read, once for all cells for
+/// which it is the same command. What it made is hashed and must stay as it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetupStep {
+    /// The command line, split into words and started without a shell at the project's
+    /// root. Cell variables, `{artifact}`, `{artifact:<file name>}`, `{artifact_dir}` and
+    /// `{out}`, an empty folder to be filled, are replaced inside the words.
+    pub command: String,
+    /// `path` when the command prints, as its last line, the path of what it made or
+    /// found; without it the command fills `{out}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prints: Option<Prints>,
+    /// The arm whose artifacts the command may run; the base where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arm: Option<String>,
+    /// Files and folders that the command reads, relative to the project's root: when
+    /// their content changes, it runs again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<PathBuf>,
+    /// Extra environment of the command.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub env: IndexMap<String, String>,
+    /// Variables of the caller's environment that the command may see, such as a token.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pass_env: Vec<String>,
+    /// Wall-clock limit of one run of the command in seconds.
+    #[serde(default = "default_build_timeout_secs")]
+    pub timeout_secs: u64,
+}
+
+/// What the last line that a setup step prints is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Prints {
+    /// The path of a file or a folder, absolute or relative to the project's root.
+    Path,
 }
 
 /// A value in a cell or an expectation.

@@ -1,5 +1,6 @@
 //! Fills a command line: `{artifact}`, `{artifact:<file name>}`, `{artifact_dir}`,
-//! `{arm}` and the variables of a cell; and `{artifact_dir}` in environment values.
+//! `{arm}`, the variables of a cell and the names of setup steps; and `{artifact_dir}` in
+//! environment values.
 //!
 //! The line is split into words first, as a POSIX shell would split it, and the
 //! placeholders are replaced inside the words: a value with spaces stays one
@@ -17,6 +18,8 @@ use super::diagnostic::nearest;
 
 /// The names that are known in every command line.
 pub(crate) const FIXED_NAMES: [&str; 3] = ["artifact", "artifact_dir", "arm"];
+/// The name of the folder that a setup step fills.
+pub(crate) const OUT_NAME: &str = "out";
 /// The name that is known in the value of an environment variable.
 pub(crate) const VALUE_NAME: &str = "artifact_dir";
 

@@ -74,6 +74,7 @@ pub(crate) fn plan() -> Plan {
             arm("sync", "sync", 1, 2),
         ],
         cells: cells.to_vec(),
+        fixtures: vec![],
         order: vec![order.clone(), order],
         balanced: false,
         toolchain: [("rustc".to_owned(), "rustc 1.89.0".to_owned())].into(),

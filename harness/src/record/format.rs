@@ -43,6 +43,9 @@ pub struct Plan {
     pub arms: Vec<PlannedArm>,
     /// Every cell, in reading order.
     pub cells: Vec<Cell>,
+    /// What the setup steps made, steps in reading order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fixtures: Vec<PlannedFixture>,
     /// `order[cell][round][slot]` is an index into `arms`.
     pub order: Vec<Vec<Vec<usize>>>,
     /// True where the order of a cell is a complete balanced square, so that
@@ -143,6 +146,27 @@ pub struct PlannedLibrary {
     pub soname: String,
     /// SHA-256 of the file that answers; `None` where it was not found.
     pub sha256: Option<String>,
+}
+
+/// What a setup step made for the cells that share it: a file or a folder that attempts read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedFixture {
+    /// Name of the step: the placeholder that stands for it in the command.
+    pub step: String,
+    /// Ids of the cells that use it.
+    pub cells: Vec<String>,
+    /// The command that made it, the cells' values filled in; `{artifact}` and `{out}` stand.
+    pub command: String,
+    /// Where it lies if the command printed that, with symbols for this machine's folders;
+    /// `None` for what lies in the harness's cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// SHA-256 over name and content of its files.
+    pub tree_sha256: String,
+    /// Number of its files.
+    pub files: u64,
+    /// Size of all of them.
+    pub bytes: u64,
 }
 
 /// One arm of the run.

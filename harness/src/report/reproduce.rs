@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::escape::one_line;
-use super::method;
+use super::{method, words};
 use crate::experiment::matrix::Cell;
 use crate::experiment::template;
 use crate::record::format::{Plan, PlannedArm, PlannedBuild};
@@ -16,6 +16,9 @@ use crate::record::format::{Plan, PlannedArm, PlannedBuild};
 pub struct Reproduce {
     /// The whole measurement.
     pub command: String,
+    /// What the setup steps made, as a shell would make it at the project's root; empty
+    /// without any.
+    pub setup: String,
     /// Each arm by hand, as a shell would run it at the root of its checkout.
     pub by_hand: String,
     /// Variables of the caller that attempts may see: their values are not recorded.
@@ -33,8 +36,56 @@ pub(crate) fn reproduce(plan: &Plan) -> Reproduce {
     }
     Reproduce {
         command: method::command(plan),
+        setup: setup_commands(plan),
         by_hand,
         passed_env: plan.experiment.pass_env.clone(),
+    }
+}
+
+/// One command per thing that was made, with what it was.
+fn setup_commands(plan: &Plan) -> String {
+    let mut text = String::new();
+    for (index, fixture) in plan.fixtures.iter().enumerate() {
+        let cells: Vec<String> = fixture.cells.iter().map(|id| one_line(id)).collect();
+        // Writing to a String cannot fail, here and below.
+        let _ = writeln!(
+            text,
+            "# {} for {}: {}",
+            fixture.step,
+            cells.join(", "),
+            words::fixture(fixture)
+        );
+        let mut command = fixture.command.clone();
+        if fixture.place.is_none() {
+            let out = place(plan, index);
+            let _ = writeln!(text, "mkdir -p {}", quote(&out));
+            command = command.replace("{out}", &out);
+        }
+        let step = plan.experiment.setup.get(&fixture.step);
+        let arm = step.and_then(|step| step.arm.as_ref());
+        let arm = arm.unwrap_or(&plan.experiment.base);
+        let build = plan.arms.iter().find(|planned| planned.name == *arm);
+        let build = build.and_then(|arm| plan.builds.get(arm.build?));
+        for (name, path) in build.map(artifact_variables).unwrap_or_default() {
+            command = command.replace(&format!("{{{name}}}"), &path);
+        }
+        let env = step.map(|step| env_words(&step.env)).unwrap_or_default();
+        let words = env.into_iter().chain([one_line(&command)]);
+        let _ = writeln!(text, "{}", words.collect::<Vec<_>>().join(" "));
+    }
+    text
+}
+
+/// Where a fixture lies for somebody who makes it by hand at the project's root.
+fn place(plan: &Plan, index: usize) -> String {
+    let fixture = &plan.fixtures[index];
+    if let Some(place) = &fixture.place {
+        return place.strip_prefix("{repo}/").unwrap_or(place).to_owned();
+    }
+    let before = plan.fixtures[..index].iter();
+    match before.filter(|other| other.step == fixture.step).count() {
+        0 => format!("setup/{}", fixture.step),
+        number => format!("setup/{}-{}", fixture.step, number + 1),
     }
 }
 
@@ -93,7 +144,7 @@ fn build_commands(plan: &Plan, arm: &PlannedArm, build: &PlannedBuild) -> String
 
 /// The command line of one attempt, with the arm's own environment in front.
 fn attempt_command(plan: &Plan, arm: &PlannedArm, build: &PlannedBuild, cell: &Cell) -> String {
-    let vars = variables(arm, build, cell);
+    let vars = variables(plan, arm, build, cell);
     let mut words = Vec::new();
     for (name, value) in &arm.env {
         let value = value.replace("{artifact_dir}", ".");
@@ -108,13 +159,29 @@ fn attempt_command(plan: &Plan, arm: &PlannedArm, build: &PlannedBuild, cell: &C
 }
 
 /// The placeholders' values at the root of the arm's checkout.
-fn variables(arm: &PlannedArm, build: &PlannedBuild, cell: &Cell) -> IndexMap<String, String> {
+fn variables(
+    plan: &Plan,
+    arm: &PlannedArm,
+    build: &PlannedBuild,
+    cell: &Cell,
+) -> IndexMap<String, String> {
     let values = cell.values.iter();
     let mut vars: IndexMap<String, String> = values
         .map(|(name, value)| (name.clone(), value.to_string()))
         .collect();
     vars.insert("arm".into(), arm.name.clone());
-    vars.insert("artifact_dir".into(), ".".into());
+    for (index, fixture) in plan.fixtures.iter().enumerate() {
+        if fixture.cells.contains(&cell.id) {
+            vars.insert(fixture.step.clone(), place(plan, index));
+        }
+    }
+    vars.extend(artifact_variables(build));
+    vars
+}
+
+/// The placeholders of what a build left, relative to the root of its checkout.
+fn artifact_variables(build: &PlannedBuild) -> IndexMap<String, String> {
+    let mut vars = IndexMap::from([("artifact_dir".to_owned(), ".".to_owned())]);
     for (number, artifact) in build.artifacts.iter().enumerate() {
         let path = runnable(&artifact.path);
         let name = artifact.path.rsplit('/').next().unwrap_or(&artifact.path);

@@ -1,8 +1,10 @@
 //! How the report spells verdicts, changes and values. Formatting only: what is
 //! near or far, good or bad was decided before.
 
+use super::method::counted;
 use crate::analysis::model::GateOutcome;
 use crate::experiment::model::Better;
+use crate::record::format::PlannedFixture;
 use crate::unit;
 use crate::verdict::rule::{Estimate, NullBand, Verdict};
 
@@ -56,6 +58,18 @@ pub fn gate(outcome: GateOutcome) -> &'static str {
         GateOutcome::Undecided => "undecided",
         GateOutcome::Invalid => "invalid",
     }
+}
+
+/// What a setup step made: `3 files, 1.5 GiB, tree 0123456789abcdef`.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "for readers, four digits")]
+pub fn fixture(fixture: &PlannedFixture) -> String {
+    format!(
+        "{}, {}, tree {:.16}",
+        counted(usize::try_from(fixture.files).unwrap_or(usize::MAX), "file"),
+        unit::bytes(fixture.bytes as f64),
+        fixture.tree_sha256
+    )
 }
 
 /// Which way is better, in words.

@@ -1,13 +1,13 @@
 //! The words and the environment of one attempt, from the plan and where things lie here.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
 use crate::experiment::matrix::Cell;
 use crate::experiment::template::{self, TemplateError};
-use crate::record::format::{Plan, PlannedArm};
+use crate::record::format::{Plan, PlannedArm, PlannedBuild};
 
 use super::environment::environment;
 use super::symbolic::Roots;
@@ -19,6 +19,8 @@ pub struct Workplace {
     pub root: PathBuf,
     /// For each build of the plan, the folder that holds its copied artifacts.
     pub artifact_dirs: Vec<PathBuf>,
+    /// For each fixture of the plan, where it lies.
+    pub fixtures: Vec<PathBuf>,
     /// The variables of the caller that the experiment passes through.
     pub passed_env: Vec<(String, OsString)>,
     /// What stands in a record for this machine's folders.
@@ -70,11 +72,24 @@ fn variables(
         .map(|(name, value)| (name.clone(), value.to_string()))
         .collect();
     vars.insert("arm".into(), arm.name.clone());
+    for (fixture, place) in plan.fixtures.iter().zip(&workplace.fixtures) {
+        if fixture.cells.contains(&cell.id) {
+            let place = place.to_string_lossy().into_owned();
+            vars.insert(fixture.step.clone(), place);
+        }
+    }
     let Some(index) = arm.build else { return vars };
     let (Some(build), Some(dir)) = (plan.builds.get(index), workplace.artifact_dirs.get(index))
     else {
         return vars;
     };
+    vars.extend(artifact_variables(build, dir));
+    vars
+}
+
+/// The placeholders for what a build left, with the paths of the copies in `dir`.
+pub(super) fn artifact_variables(build: &PlannedBuild, dir: &Path) -> IndexMap<String, String> {
+    let mut vars = IndexMap::new();
     vars.insert("artifact_dir".into(), dir.to_string_lossy().into_owned());
     for (number, artifact) in build.artifacts.iter().enumerate() {
         let path = dir.join(&artifact.path).to_string_lossy().into_owned();

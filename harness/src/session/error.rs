@@ -40,6 +40,9 @@ pub enum SessionError {
         /// What the builder said.
         error: Box<BuildError>,
     },
+    /// One or more setup steps left nothing to measure with.
+    #[error("{}", list(.0))]
+    Setup(Vec<String>),
     /// No arm but the base was built.
     #[error("no arm beside the base was built:\n{0}")]
     NothingToCompare(String),
@@ -55,9 +58,9 @@ pub enum SessionError {
     /// The rows do not follow from the plan.
     #[error("attempts.jsonl: {0}")]
     OutOfStep(OutOfStep),
-    /// A program was changed after its plan was sealed.
+    /// A program or a fixture was changed after its plan was sealed.
     #[error(
-        "{0}: an attempt with it would be about another program than the plan names; \
+        "{0}: an attempt with it would be about something else than the plan names; \
          the attempts on record stay as they are"
     )]
     Changed(String),
@@ -78,7 +81,7 @@ pub enum SessionError {
     /// Ended by a signal before anything was measured.
     #[error(
         "interrupted by signal {signal} while preparing; nothing was measured, finished builds \
-         are kept"
+         and setup steps are kept"
     )]
     InterruptedEarly {
         /// The signal.

@@ -4,11 +4,11 @@
 //! next until nothing does. Nothing here decides: what comes next is `record::rounds`'s
 //! affair, what an output means `metric`'s, whether an attempt was disturbed `guard`'s.
 
-pub mod artifacts;
 pub mod attempt;
 pub mod command;
 pub mod environment;
 pub mod error;
+mod fixtures;
 pub mod memory;
 pub mod observer;
 pub mod pins;
@@ -16,3 +16,4 @@ pub mod prepare;
 pub mod run;
 pub mod symbolic;
 pub mod treatment;
+pub mod watch;

@@ -1,4 +1,4 @@
-//! From an experiment file to a plan: load, pin, build, compare, order.
+//! From an experiment file to a plan: load, pin, build, compare, set up, order.
 //!
 //! Everything that can be wrong is found here, cheapest first, before any time is spent
 //! on measuring.
@@ -27,6 +27,7 @@ use crate::verdict::rule::{Moderation, NullCheck};
 
 use super::command::Workplace;
 use super::error::SessionError;
+use super::fixtures;
 use super::observer::Observer;
 use super::pins::{self, Origin, Pinned};
 use super::symbolic::Roots;
@@ -86,10 +87,11 @@ pub fn check(
     Ok((loaded, pinned))
 }
 
-/// Builds every arm and makes the plan.
+/// Builds every arm, runs the setup steps and makes the plan.
 ///
 /// # Errors
-/// As [`check`]; a base that does not build; equal arms that should differ.
+/// As [`check`]; a base that does not build; equal arms that should differ; a setup step
+/// that leaves nothing to measure with.
 pub fn prepare(
     request: &Request<'_>,
     observer: &mut dyn Observer,
@@ -97,18 +99,8 @@ pub fn prepare(
     let (loaded, pinned) = check(request, observer)?;
     let experiment = loaded.experiment;
     let toolchain = Toolchain::detect(request.variable);
-    let mut shop = Shop {
-        request,
-        experiment: &experiment,
-        toolchain: &toolchain,
-        builds: Vec::new(),
-        dirs: Vec::new(),
-        warnings: Vec::new(),
-    };
-    let mut built = Vec::new();
-    for ((name, arm), origin) in experiment.arms.iter().zip(&pinned.origins) {
-        built.push(shop.arm(name, arm, origin, &pinned, observer)?);
-    }
+    let mut shop = Shop::new(request, &experiment, &toolchain);
+    let built = shop.all(&pinned, observer)?;
     let Shop {
         builds,
         dirs,
@@ -120,6 +112,20 @@ pub fn prepare(
     warnings.extend(arrangement.warnings);
     warnings.extend(link_modes(&arrangement.arms, &builds));
     let cells = matrix::cells(&experiment);
+    let roots = roots(request);
+    let (fixtures, fixture_places) = fixtures::make(
+        &fixtures::Means {
+            request,
+            experiment: &experiment,
+            cells: &cells,
+            toolchain: &toolchain,
+            built: &built,
+            builds: &builds,
+            dirs: &dirs,
+            roots: &roots,
+        },
+        observer,
+    )?;
     let (order, balanced) = orders(&experiment, &arrangement.arms, cells.len());
     let passed = experiment.pass_env.iter();
     let passed_env: Vec<(String, OsString)> = passed
@@ -139,6 +145,7 @@ pub fn prepare(
         builds,
         arms: arrangement.arms,
         cells,
+        fixtures,
         order,
         balanced,
         toolchain: toolchain.versions,
@@ -148,8 +155,9 @@ pub fn prepare(
     let workplace = Workplace {
         root: request.root.to_owned(),
         artifact_dirs: dirs,
+        fixtures: fixture_places,
         passed_env,
-        roots: roots(request),
+        roots,
     };
     Ok(Prepared { plan, workplace })
 }
@@ -202,7 +210,29 @@ struct Shop<'a> {
     warnings: Vec<String>,
 }
 
-impl Shop<'_> {
+impl<'a> Shop<'a> {
+    fn new(request: &'a Request<'a>, experiment: &'a Experiment, toolchain: &'a Toolchain) -> Self {
+        Shop {
+            request,
+            experiment,
+            toolchain,
+            builds: Vec::new(),
+            dirs: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// What became of every arm, in the experiment's order.
+    fn all(
+        &mut self,
+        pinned: &Pinned,
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<BuiltArm>, SessionError> {
+        let arms = self.experiment.arms.iter().zip(&pinned.origins);
+        arms.map(|((name, arm), origin)| self.arm(name, arm, origin, pinned, observer))
+            .collect()
+    }
+
     fn arm(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Where the harness keeps mirrors, checkouts and builds.
+//! Where the harness keeps mirrors, checkouts, builds and what setup steps made.
 //!
 //! The folder's real path is part of every build (paths end up in debug
 //! information), so it is resolved once and never goes through a link.
@@ -66,6 +66,12 @@ impl CacheRoot {
     #[must_use]
     pub fn builds(&self) -> PathBuf {
         self.path.join("builds")
+    }
+
+    /// What setup steps made, one folder per key.
+    #[must_use]
+    pub fn fixtures(&self) -> PathBuf {
+        self.path.join("setup")
     }
 }
 

@@ -5,6 +5,7 @@
 mod bad_input;
 mod fixture;
 mod resume;
+mod setup;
 
 use std::fs;
 

@@ -18,6 +18,7 @@ use super::{file_name_fault, not_blank, variable_name};
 const WORKTREE: &str = "worktree";
 /// Each null arm costs a run per round; more than this are a slip.
 const MAX_NULLS: usize = 100;
+const CHECKOUT: &str = "the checkout's root";
 const WHY_NULLS: &str = "a null arm repeats an arm under another name and so shows the noise of \
                          this very run; without one no difference can be told from noise";
 
@@ -131,7 +132,7 @@ fn nulls(experiment: &Experiment, report: &mut Report) {
     }
 }
 
-fn known_arm(path: &str, name: &str, experiment: &Experiment, report: &mut Report) {
+pub(super) fn known_arm(path: &str, name: &str, experiment: &Experiment, report: &mut Report) {
     // The arms that could be read are not all of them.
     if experiment.arms.contains_key(name) || report.is_faulty("arms") {
         return;
@@ -178,7 +179,7 @@ fn build(experiment: &Experiment, report: &mut Report) {
     not_blank("build.command", &build.command, report);
     environment("build.env", &build.env, report);
     for (index, folder) in build.keep.iter().flatten().enumerate() {
-        relative(&item("build.keep", index), folder, report);
+        relative(&item("build.keep", index), folder, CHECKOUT, report);
     }
     if build.artifacts.is_empty() {
         report.value("build.artifacts", "at least one file", "none", None);
@@ -186,7 +187,7 @@ fn build(experiment: &Experiment, report: &mut Report) {
     let mut seen = HashMap::new();
     for (index, artifact) in build.artifacts.iter().enumerate() {
         let path = item("build.artifacts", index);
-        relative(&path, artifact, report);
+        relative(&path, artifact, CHECKOUT, report);
         if let Some(name) = artifact.file_name()
             && let Some(first) = seen.insert(name, index)
         {
@@ -196,13 +197,13 @@ fn build(experiment: &Experiment, report: &mut Report) {
     }
 }
 
-/// A path inside the checkout.
-fn relative(path: &str, file: &Path, report: &mut Report) {
+/// A path inside the folder that `root` names.
+pub(super) fn relative(path: &str, file: &Path, root: &str, report: &mut Report) {
     let inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if file.file_name().is_none() || !file.components().all(inside) {
         let got = format!("`{}`", printable(&file.to_string_lossy()));
-        let expected = "a path below the checkout's root, without `..`";
-        report.value(path, expected, &got, None);
+        let expected = format!("a path below {root}, without `..`");
+        report.value(path, &expected, &got, None);
     }
 }
 
@@ -216,7 +217,7 @@ fn expandable(path: &str, text: &str, report: &mut Report) {
     }
 }
 
-fn environment(path: &str, variables: &IndexMap<String, String>, report: &mut Report) {
+pub(super) fn environment(path: &str, variables: &IndexMap<String, String>, report: &mut Report) {
     for name in variables.keys() {
         variable_name(&child(path, name), name, report);
     }

@@ -10,10 +10,15 @@ use super::super::key_path::{child, item};
 use super::super::matrix;
 use super::super::model::{Experiment, Scalar};
 use super::super::report::Report;
-use super::super::template::{self, FIXED_NAMES, TemplateError, is_identifier};
+use super::super::template::{self, FIXED_NAMES, OUT_NAME, TemplateError, is_identifier};
+use super::setup;
 
 /// More cells than this are a slip, and their names alone would fill memory.
 const MAX_CELLS: usize = 1000;
+
+/// What a variable of a cell and a setup step may be called.
+pub(super) const EXPECTED_NAME: &str = "a name of letters, digits and `_`, no digit first, none of \
+                                        `artifact`, `artifact_dir`, `arm`, `out`";
 
 pub(super) fn check(experiment: &Experiment, report: &mut Report) {
     let cells = &experiment.cells;
@@ -41,6 +46,7 @@ pub(super) fn check(experiment: &Experiment, report: &mut Report) {
         Some(count) if count <= MAX_CELLS => {
             let all = matrix::combinations(cells);
             distinct(&all, report);
+            setup::check(experiment, &all, report);
             command(experiment, &all, report);
         }
         count => {
@@ -51,10 +57,9 @@ pub(super) fn check(experiment: &Experiment, report: &mut Report) {
 }
 
 fn variable(path: &str, name: &str, report: &mut Report) {
-    if !is_identifier(name) || FIXED_NAMES.contains(&name) {
-        let expected = "a variable name of letters, digits and `_`, no digit first, none of \
-                        `artifact`, `artifact_dir`, `arm`";
-        report.key(path, expected, &format!("`{}`", printable(name)), None);
+    if !is_identifier(name) || is_reserved(name) {
+        let got = format!("`{}`", printable(name));
+        report.key(path, EXPECTED_NAME, &got, None);
     }
 }
 
@@ -85,23 +90,53 @@ fn distinct(all: &[IndexMap<String, Scalar>], report: &mut Report) {
     }
 }
 
+/// Whether the name means something else in some command.
+pub(super) fn is_reserved(name: &str) -> bool {
+    FIXED_NAMES.contains(&name) || name == OUT_NAME
+}
+
 fn command(experiment: &Experiment, all: &[IndexMap<String, Scalar>], report: &mut Report) {
-    let path = "command";
-    let used = match template::placeholders(&experiment.command) {
-        Ok(used) => used,
-        Err(error) => return fault(&error, report),
+    let mut known: Vec<String> = FIXED_NAMES.map(str::to_owned).into();
+    known.extend(artifact_names(experiment));
+    known.extend(experiment.setup.keys().cloned());
+    let line = Line {
+        path: "command",
+        text: &experiment.command,
+        known: &known,
     };
-    let files = artifact_names(experiment);
+    let Some(used) = placeholders(&line, all, report) else {
+        return;
+    };
+    unused(experiment, &used, report);
+    shell_syntax(&line, report);
+}
+
+/// A command line, and the names that it may use beside the variables of a cell.
+pub(super) struct Line<'a> {
+    pub(super) path: &'a str,
+    pub(super) text: &'a str,
+    pub(super) known: &'a [String],
+}
+
+/// The placeholders of `line`; reports those that are unknown in some cell. `None` where the
+/// line is no command at all.
+pub(super) fn placeholders(
+    line: &Line<'_>,
+    all: &[IndexMap<String, Scalar>],
+    report: &mut Report,
+) -> Option<Vec<String>> {
+    let used = match template::placeholders(line.text) {
+        Ok(used) => used,
+        Err(error) => {
+            fault(line.path, &error, report);
+            return None;
+        }
+    };
     let mut reported: Vec<&str> = Vec::new();
     for name in &used {
-        let fixed = || {
-            FIXED_NAMES
-                .into_iter()
-                .chain(files.iter().map(String::as_str))
-        };
         let missing = all
             .iter()
-            .position(|cell| !cell.contains_key(name) && !fixed().any(|known| known == name));
+            .position(|cell| !cell.contains_key(name) && !line.known.contains(name));
         let Some(missing) = missing else { continue };
         if reported.contains(&name.as_str()) || consequence(name, report) {
             continue;
@@ -109,19 +144,18 @@ fn command(experiment: &Experiment, all: &[IndexMap<String, Scalar>], report: &m
         reported.push(name);
         if all.iter().any(|cell| cell.contains_key(name)) {
             let got = format!("`{{{name}}}`, which cell {} does not set", missing + 1);
-            report.value(path, "placeholders that every cell knows", &got, None);
+            report.value(line.path, "placeholders that every cell knows", &got, None);
         } else {
             let variables = all[missing].keys().map(String::as_str);
-            let known = fixed().chain(variables);
-            fault(&template::unknown(name, known), report);
+            let known = line.known.iter().map(String::as_str).chain(variables);
+            fault(line.path, &template::unknown(name, known), report);
         }
     }
-    unused(experiment, &used, report);
-    shell_syntax(&experiment.command, report);
+    Some(used)
 }
 
-fn fault(error: &TemplateError, report: &mut Report) {
-    report.value("command", error.expected(), &error.got(), error.hint());
+fn fault(path: &str, error: &TemplateError, report: &mut Report) {
+    report.value(path, error.expected(), &error.got(), error.hint());
 }
 
 /// Whether `name` may be unknown only because another value could not be read.
@@ -129,12 +163,12 @@ fn consequence(name: &str, report: &Report) -> bool {
     if name.starts_with("artifact:") {
         report.is_touched("build.artifacts")
     } else {
-        report.is_touched("cells")
+        report.is_touched("cells") || report.is_touched("setup")
     }
 }
 
 /// `artifact:<file name>` of every artifact.
-fn artifact_names(experiment: &Experiment) -> Vec<String> {
+pub(super) fn artifact_names(experiment: &Experiment) -> Vec<String> {
     let artifacts = experiment.build.iter().flat_map(|build| &build.artifacts);
     artifacts
         .filter_map(|artifact| Path::file_name(artifact))
@@ -149,8 +183,24 @@ fn unused(experiment: &Experiment, used: &[String], report: &mut Report) {
         let hint = "every arm would run the same program".to_owned();
         report.warn("command", "`{artifact}`", got, Some(hint));
     }
+    for name in experiment.setup.keys() {
+        if !used.contains(name) && !report.is_faulty("command") {
+            let path = child("setup", name);
+            let expected = "a step that the command uses";
+            report.warn(&path, expected, &format!("`{name}`"), None);
+        }
+    }
+    let in_a_step = |name: &String| {
+        let steps = experiment
+            .setup
+            .iter()
+            .filter(|(step, _)| used.contains(*step));
+        let mut names = steps.filter_map(|(_, step)| template::placeholders(&step.command).ok());
+        names.any(|names| names.contains(name))
+    };
     for (name, values) in &experiment.cells.matrix {
-        if values.len() > 1 && !used.contains(name) && !report.is_faulty("command") {
+        let is_used = used.contains(name) || in_a_step(name);
+        if values.len() > 1 && !is_used && !report.is_faulty("command") {
             let path = child("cells.matrix", name);
             let hint = "its cells would run the same command".to_owned();
             let expected = "a variable that the command uses";
@@ -160,9 +210,9 @@ fn unused(experiment: &Experiment, used: &[String], report: &mut Report) {
 }
 
 /// Words that only a shell would understand.
-fn shell_syntax(command: &str, report: &mut Report) {
+pub(super) fn shell_syntax(line: &Line<'_>, report: &mut Report) {
     const OPERATORS: [&str; 9] = ["|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1"];
-    let words = shell_words::split(command).unwrap_or_default();
+    let words = shell_words::split(line.text).unwrap_or_default();
     let operators = words
         .iter()
         .filter(|word| OPERATORS.contains(&word.as_str()));
@@ -170,6 +220,6 @@ fn shell_syntax(command: &str, report: &mut Report) {
     if found != "none" {
         let hint = "no shell runs and it becomes an argument; for a shell write `sh -c '…'`";
         let expected = "a program and its arguments";
-        report.warn("command", expected, &found, Some(hint.into()));
+        report.warn(line.path, expected, &found, Some(hint.into()));
     }
 }
