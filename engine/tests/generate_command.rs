@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -37,14 +37,20 @@ fn models() -> &'static Path {
     dir.path()
 }
 
-fn generate(name: &str, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_mlxcel"))
+fn command(model: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mlxcel"));
+    command
         .arg("generate")
         .arg("-m")
-        .arg(models().join(name))
-        .args(["--arithmetic", "float32", "-n", "40", "--ignore-eos"])
+        .arg(model)
+        .args(["--arithmetic", "float32", "--ignore-eos"])
         .args(arguments)
-        .stdin(Stdio::null())
+        .stdin(Stdio::null());
+    command
+}
+
+fn generate(name: &str, arguments: &[&str]) -> Output {
+    command(&models().join(name), &[&["-n", "40"], arguments].concat())
         .output()
         .unwrap()
 }
@@ -261,6 +267,60 @@ fn statistics_go_to_standard_error() {
         error.starts_with("Prompt: ") && error.contains("\nGeneration: 40 tokens, "),
         "{error}"
     );
+    assert!(error.ends_with("\nDecode path: engine\n"), "{error}");
+}
+
+#[test]
+fn the_loop_is_chosen_and_reported() {
+    let engine = json("bytelevel", RAW);
+    assert_eq!(engine["decode_path"], "engine");
+    assert_eq!(engine["sync_reason"], Value::Null);
+    let generator = json("bytelevel", &[RAW, &["--loop", "generator"]].concat());
+    assert_eq!(generator["decode_path"], "generator");
+    assert_eq!(generator["ids"], engine["ids"]);
+    let bytelevel = models().join("bytelevel");
+    let output = command(&bytelevel, &[RAW, &["-n", "40", "--json"]].concat())
+        .env("MLXCEL_FORCE_SYNC", "1")
+        .output()
+        .unwrap();
+    let forced: Value = serde_json::from_str(&text(&output)).unwrap();
+    assert_eq!(forced["sync_reason"], "forced_sync");
+    assert_eq!(forced["ids"], engine["ids"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_the_text_and_the_report_is_still_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("m");
+    copy_folder(&models().join("bytelevel"), &model);
+    // A context that nobody waits for; without its manifest the folder may be changed.
+    std::fs::remove_file(model.join("synthetic.json")).unwrap();
+    let path = model.join("config.json");
+    let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    config["max_position_embeddings"] = json!(1_000_000);
+    std::fs::write(&path, config.to_string()).unwrap();
+    let mut child = command(&model, &[RAW, &["-n", "1000000", "--stats"]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut first)
+        .unwrap();
+    let kill = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(kill.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("Generation: "), "{error}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use clap::{Parser, ValueEnum};
 
 use crate::backend::interface::{Arithmetic, BackendChoice};
-use crate::decode::SamplerOptions;
+use crate::decode::{LookaheadOptions, LoopChoice, SamplerOptions};
 use crate::engine::{DEFAULT_PREFILL_CHUNK_TOKENS, LoadOptions};
 
 /// Name of the program in messages and reports.
@@ -144,6 +144,16 @@ pub enum LoopArgument {
     Engine,
     /// The pre-epic loop: reads each token one step late, records nothing
     Generator,
+}
+
+impl LoopArgument {
+    /// The loop, with what the environment says about the engine's.
+    pub fn choice(self, lookahead: LookaheadOptions) -> LoopChoice {
+        match self {
+            Self::Engine => LoopChoice::Engine(lookahead),
+            Self::Generator => LoopChoice::Generator,
+        }
+    }
 }
 
 impl Arguments {

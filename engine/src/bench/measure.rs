@@ -4,17 +4,14 @@ use std::time::Instant;
 
 use sha2::{Digest, Sha256};
 
-use super::arguments::{Arguments, LoopArgument};
+use super::arguments::Arguments;
 use super::bandwidth::{self, ReadBandwidth};
 use super::latency::Latency;
 use super::prompt::Tokenizer;
 use crate::backend::interface::{Arithmetic, KernelReport};
-use crate::decode::{
-    DecodeLoop, DecodeStatistics, DirectEngine, Generator, LookaheadOptions, Sampler, StopReason,
-    StopRule,
-};
+use crate::decode::{DecodeStatistics, LookaheadOptions, Sampler, StopReason, StopRule};
 use crate::device_profile::DeviceProfile;
-use crate::engine::{Engine, LoadProgress, ModelInfo, Sequence};
+use crate::engine::{Engine, LoadProgress, ModelInfo};
 use crate::error::{BackendError, LoadError};
 use crate::memory::{self, MemoryUse};
 use crate::tokenizer::TokenizerError;
@@ -235,7 +232,9 @@ fn warm_up(
         max_tokens: decode_tokens + 1,
         end_tokens: Vec::new(),
     };
-    let mut decoder = decoder(&mut sequence, stop, arguments, lookahead, true);
+    let sampler = Sampler::new(arguments.sampler_options());
+    let choice = arguments.decode_loop.choice(lookahead);
+    let mut decoder = choice.over(&mut sequence, sampler, stop, true);
     let mut hash = Sha256::new();
     let mut finite = true;
     let mut step = Some(decoder.prefill(prompt)?);
@@ -267,13 +266,15 @@ fn measured_pass(
             false => engine.model().end_tokens.clone(),
         },
     };
+    let sampler = Sampler::new(arguments.sampler_options());
+    let choice = arguments.decode_loop.choice(lookahead);
     let mut gaps_ns = Vec::with_capacity(decode_tokens);
     let mut tokens = Vec::with_capacity(decode_tokens + 1);
 
     let start = Instant::now();
     let mut sequence = engine.new_sequence()?;
     let prefill_start = Instant::now();
-    let mut decoder = decoder(&mut sequence, stop, arguments, lookahead, false);
+    let mut decoder = choice.over(&mut sequence, sampler, stop, false);
     tokens.push(decoder.prefill(prompt)?.token);
     let first_token = Instant::now();
     let mut last_token = first_token;
@@ -295,25 +296,6 @@ fn measured_pass(
         statistics,
         stopped,
     })
-}
-
-/// The loop that was asked for.
-fn decoder<'a>(
-    sequence: &'a mut Sequence,
-    stop: StopRule,
-    arguments: &Arguments,
-    lookahead: LookaheadOptions,
-    logits: bool,
-) -> Box<dyn DecodeLoop + 'a> {
-    let sampler = Sampler::new(arguments.sampler_options());
-    match arguments.decode_loop {
-        LoopArgument::Engine => {
-            Box::new(DirectEngine::new(sequence, sampler, stop, lookahead).with_logits(logits))
-        }
-        LoopArgument::Generator => {
-            Box::new(Generator::new(sequence, sampler, stop).with_logits(logits))
-        }
-    }
 }
 
 fn rate(tokens: usize, elapsed_ns: u64) -> f64 {

@@ -12,6 +12,9 @@ pub const FAILURE: u8 = 1;
 /// The command line was not understood. clap exits with the same code.
 pub const USAGE: u8 = 2;
 
+/// Ended by SIGINT: 128 and its number, as shells count.
+pub const INTERRUPTED: u8 = 130;
+
 /// Turns a result into an exit code; an error becomes one line on standard error.
 pub fn finish(program: &str, result: anyhow::Result<u8>) -> ExitCode {
     match result {

@@ -1,19 +1,22 @@
 //! `mlxcel generate`: a prompt to a text on standard output, as it is written.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use serde_json::json;
+use signal_hook::consts::SIGINT;
 
 use super::compute::ComputeArguments;
-use super::exit_code::SUCCESS;
-use super::model_argument;
+use super::exit_code::{INTERRUPTED, SUCCESS};
 use super::progress::ByteProgress;
+use super::{model_argument, overrides};
 use crate::backend;
-use crate::bench::arguments::{ArithmeticArgument, temperature, top_p};
+use crate::bench::arguments::{ArithmeticArgument, LoopArgument, temperature, top_p};
 use crate::decode::SamplerOptions;
 use crate::engine::Engine;
-use crate::generate::{GenerateOptions, Generated, Prompt, generate, prompt_ids};
+use crate::generate::{Ending, GenerateOptions, Generated, Prompt, generate, prompt_ids};
 use crate::tokenizer::TextTokenizer;
 
 /// Write a text: answer a question, or with --raw go on with the prompt as it is
@@ -62,6 +65,9 @@ pub struct Arguments {
     /// Where to compute.
     #[command(flatten)]
     pub compute: ComputeArguments,
+    /// Decode loop; MLXCEL_FORCE_SYNC, set to anything, makes the engine's steps synchronous
+    #[arg(long = "loop", value_enum, default_value_t = LoopArgument::Engine)]
+    pub decode_loop: LoopArgument,
     /// After the text, print tokens and speed on standard error
     #[arg(long)]
     pub stats: bool,
@@ -79,6 +85,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     let arithmetic = arguments.arithmetic.arithmetic();
     let options = arguments.compute.load_options(arithmetic);
     backend::require(options.backend)?;
+    let lookahead = overrides::lookahead_options()?;
     let folder = model_argument::folder(&arguments.model)?;
     // Whatever is wrong with the words is said before the weights are read.
     let tokenizer = TextTokenizer::load(&folder)?;
@@ -97,6 +104,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         max_tokens: arguments.max_tokens as usize,
         stop_strings: arguments.stop.clone(),
         ignore_end_tokens: arguments.ignore_eos,
+        decode_loop: arguments.decode_loop.choice(lookahead),
+        cancel: cancelled_by_interrupt()?,
     };
     let mut out = std::io::stdout();
     let streams = !arguments.json;
@@ -115,7 +124,21 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     if arguments.stats {
         writeln!(std::io::stderr(), "{}", stats(&generated))?;
     }
-    Ok(SUCCESS)
+    Ok(match generated.ending {
+        Ending::Cancelled => INTERRUPTED,
+        _ => SUCCESS,
+    })
+}
+
+/// A flag that the first SIGINT (Ctrl-C) raises; the second one ends the program at once.
+fn cancelled_by_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let exit_code = i32::from(INTERRUPTED);
+    // The order is the rule: what ends the program must see the flag before it is raised.
+    signal_hook::flag::register_conditional_shutdown(SIGINT, exit_code, Arc::clone(&flag))
+        .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&flag)))
+        .context("failed to watch for interrupts")?;
+    Ok(flag)
 }
 
 fn prompt(arguments: &Arguments, tokenizer: &TextTokenizer) -> anyhow::Result<Prompt> {
@@ -150,6 +173,8 @@ fn json_line(arguments: &Arguments, generated: &Generated) -> serde_json::Value 
         "text": generated.text,
         "ids": generated.ids,
         "ending": generated.ending,
+        "decode_path": generated.statistics.decode_path,
+        "sync_reason": generated.statistics.sync_reason,
         "prompt_tokens": generated.prompt_tokens,
         "generated_tokens": generated.ids.len(),
         "prefill_ms": generated.prefill_ns as f64 / 1e6,
@@ -162,10 +187,12 @@ fn stats(generated: &Generated) -> String {
     // The first token is prefill's.
     let decoded = generated.ids.len().saturating_sub(1);
     format!(
-        "Prompt: {} tokens, {:.2} tokens-per-sec\nGeneration: {} tokens, {:.2} tokens-per-sec",
+        "Prompt: {} tokens, {:.2} tokens-per-sec\nGeneration: {} tokens, {:.2} tokens-per-sec\n\
+         Decode path: {}",
         generated.prompt_tokens,
         rate(generated.prompt_tokens, generated.prefill_ns),
         generated.ids.len(),
         rate(decoded, generated.decode_ns),
+        generated.statistics.decode_path,
     )
 }

@@ -70,6 +70,12 @@ pub trait DecodeLoop {
     /// When a step fails.
     fn next(&mut self) -> Result<Option<Decoded>, BackendError>;
 
+    /// Ends the text after the token that was returned last.
+    ///
+    /// # Errors
+    /// When a step that was still under way cannot be taken back.
+    fn end(&mut self, reason: StopReason) -> Result<(), BackendError>;
+
     /// Why the text ended, once it has.
     fn stopped(&self) -> Option<StopReason>;
 

@@ -142,6 +142,11 @@ impl DecodeLoop for Generator<'_> {
         Generator::next(self)
     }
 
+    fn end(&mut self, reason: StopReason) -> Result<(), BackendError> {
+        self.stopped.get_or_insert(reason);
+        Ok(())
+    }
+
     fn stopped(&self) -> Option<StopReason> {
         self.stopped
     }

@@ -5,6 +5,7 @@ pub mod eligibility;
 #[cfg(test)]
 mod fake_device;
 pub mod generator;
+pub mod loop_choice;
 pub mod pipeline;
 #[cfg(test)]
 mod pipeline_tests;
@@ -20,6 +21,7 @@ pub use eligibility::{
     lookahead_params,
 };
 pub use generator::Generator;
+pub use loop_choice::LoopChoice;
 pub use pipeline::{Control, DirectEngine};
 pub use sampler::{Sampler, SamplerOptions};
 pub use stop::{LoopRule, StopReason, StopRule};

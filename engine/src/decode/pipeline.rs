@@ -440,6 +440,10 @@ impl DecodeLoop for DirectEngine<'_> {
         DirectEngine::next(self)
     }
 
+    fn end(&mut self, reason: StopReason) -> Result<(), BackendError> {
+        DirectEngine::end(self, reason)
+    }
+
     fn stopped(&self) -> Option<StopReason> {
         self.stopped
     }

@@ -1,6 +1,9 @@
 //! What to write and when to stop.
 
-use crate::decode::SamplerOptions;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::decode::{LoopChoice, SamplerOptions};
 
 /// What the model is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +20,7 @@ pub enum Prompt {
 }
 
 /// How to go on and when to stop.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct GenerateOptions {
     /// How tokens are drawn.
     pub sampler: SamplerOptions,
@@ -27,4 +30,8 @@ pub struct GenerateOptions {
     pub stop_strings: Vec<String>,
     /// Go on past the model's end tokens.
     pub ignore_end_tokens: bool,
+    /// The loop that decodes.
+    pub decode_loop: LoopChoice,
+    /// Once raised, the text ends with the token under way.
+    pub cancel: Arc<AtomicBool>,
 }

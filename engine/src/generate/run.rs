@@ -1,9 +1,10 @@
 //! The loop: ids from the decode loop, text to the caller as soon as it is certain.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::options::{GenerateOptions, Prompt};
-use crate::decode::{Generator, Sampler, StopReason, StopRule};
+use crate::decode::{DecodeLoop, DecodeStatistics, Sampler, StopReason, StopRule};
 use crate::engine::Engine;
 use crate::error::BackendError;
 use crate::tokenizer::{Message, Role, StopStrings, TextStream, TextTokenizer, TokenizerError};
@@ -20,6 +21,8 @@ pub enum Ending {
     MaxTokens,
     /// The model was made for no longer context.
     Context,
+    /// Nobody wants more of it.
+    Cancelled,
 }
 
 /// A finished text.
@@ -37,6 +40,8 @@ pub struct Generated {
     pub prefill_ns: u64,
     /// From having the first token to the end.
     pub decode_ns: u64,
+    /// What the loop did.
+    pub statistics: DecodeStatistics,
 }
 
 /// Why there is no text.
@@ -105,29 +110,20 @@ pub fn generate(
         text: String::new(),
         on_text,
     };
-    let mut ids = Vec::new();
-    let mut ending = None;
+    let sampler = Sampler::new(options.sampler);
+    let mut decoder = (options.decode_loop).over(&mut sequence, sampler, rule, false);
     let start = Instant::now();
-    let mut generator = Generator::new(&mut sequence, Sampler::new(options.sampler), rule);
-    let mut step = Some(generator.prefill(prompt)?);
+    let first = decoder.prefill(prompt)?.token;
     let prefill_ns = elapsed_ns(start);
     let start = Instant::now();
-    while let Some(decoded) = step {
-        ids.push(decoded.token);
-        if generator.stopped() == Some(StopReason::EndToken) {
-            break;
-        }
-        if let Some(stop) = writer.push(decoded.token)? {
-            ending = Some(Ending::StopString(stop));
-            break;
-        }
-        step = generator.next()?;
-    }
+    let (ids, stop_string) = decode(decoder.as_mut(), first, options, &mut writer)?;
     let decode_ns = elapsed_ns(start);
-    let (text, last_stop) = writer.finish(ending.is_some())?;
-    let ending = ending.or(last_stop.map(Ending::StopString));
-    let by_rule = match generator.stopped() {
+    let reason = decoder.stopped();
+    let statistics = decoder.finish()?;
+    let (text, last_stop) = writer.finish(stop_string.is_some())?;
+    let by_rule = match reason {
         Some(StopReason::EndToken) => Ending::EndToken,
+        Some(StopReason::Cancelled) => Ending::Cancelled,
         _ if is_context => Ending::Context,
         _ => Ending::MaxTokens,
     };
@@ -135,10 +131,37 @@ pub fn generate(
         text,
         prompt_tokens: prompt.len(),
         ids,
-        ending: ending.unwrap_or(by_rule),
+        ending: (stop_string.or(last_stop)).map_or(by_rule, Ending::StopString),
         prefill_ns,
         decode_ns,
+        statistics,
     })
+}
+
+/// Decodes to the end: the tokens, the first one included, and the stop string that ended them.
+fn decode(
+    decoder: &mut dyn DecodeLoop,
+    first: u32,
+    options: &GenerateOptions,
+    writer: &mut Writer<'_>,
+) -> Result<(Vec<u32>, Option<String>), GenerateError> {
+    let mut ids = Vec::new();
+    let mut next = Some(first);
+    while let Some(token) = next {
+        ids.push(token);
+        if decoder.stopped() == Some(StopReason::EndToken) {
+            break;
+        }
+        if let Some(stop) = writer.push(token)? {
+            decoder.end(StopReason::StopString)?;
+            return Ok((ids, Some(stop)));
+        }
+        if options.cancel.load(Ordering::Relaxed) {
+            decoder.end(StopReason::Cancelled)?;
+        }
+        next = decoder.next()?.map(|decoded| decoded.token);
+    }
+    Ok((ids, None))
 }
 
 /// Tokens that may be written, and whether it is the context that limits them.
