@@ -7,6 +7,7 @@ use crate::stats::null_calibration::NullContrast;
 use crate::verdict::decide::decide;
 use crate::verdict::rejections::{self, Rejections};
 use crate::verdict::rule::{ArmCopy, CellData, Judgement, Moderation, NullCheck, Rule};
+use crate::verdict::suite::suite;
 
 use super::gate;
 use super::model::{Analysis, ArmCounts, DroppedTry};
@@ -56,7 +57,9 @@ pub fn analyse(plan: &Plan, attempts: &[Attempt]) -> Result<Analysis, OutOfStep>
             data.push(cell_data(plan, attempts, rounds, name, metric, &unbalanced));
         }
     }
-    let judgements = decide(&data, &rule(plan));
+    let rule = rule(plan);
+    let judgements = decide(&data, &rule);
+    let suite = suite(&data, &judgements, &rule);
     let finished = cells.iter().all(|cell| cell.finished);
     let pass_undecided = plan.experiment.verdict.undecided == OnUndecided::Pass;
     let (outcome, sentence) = gate::decide(&judgements, pass_undecided);
@@ -68,6 +71,7 @@ pub fn analyse(plan: &Plan, attempts: &[Attempt]) -> Result<Analysis, OutOfStep>
     notes.extend(unchecked(plan, &judgements));
     Ok(Analysis {
         judgements,
+        suite,
         data,
         counts,
         dropped,

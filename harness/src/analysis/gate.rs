@@ -93,6 +93,7 @@ mod tests {
             power: None,
             noise: None,
             others: None,
+            permutation: None,
             nulls: Vec::new(),
         }
     }

@@ -2,13 +2,15 @@
 
 use serde::Serialize;
 
-use crate::verdict::rule::{CellData, Judgement};
+use crate::verdict::rule::{CellData, Judgement, SuiteLine};
 
 /// The whole answer of a record.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Analysis {
     /// One per (cell, candidate, metric), in the plan's order.
     pub judgements: Vec<Judgement>,
+    /// The mean over cells of each metric and candidate, shown beside them.
+    pub suite: Vec<SuiteLine>,
     /// The numbers the judgements were drawn from, one per (cell, metric).
     #[serde(skip)]
     pub data: Vec<CellData>,

@@ -10,8 +10,8 @@ use crate::record::reader::{self, Record};
 use crate::record::{example, store};
 use crate::stats::quantile::{median, range};
 use crate::verdict::rule::{
-    ArmCopy, CellData, Direction, Estimate, Gate, Judgement, NullBand, OtherEstimators, Power,
-    Verdict,
+    ArmCopy, CellData, Direction, Estimate, Gate, Judgement, NullBand, OtherEstimators,
+    Permutation, Power, SuiteLine, SuiteMean, Verdict,
 };
 
 pub(crate) const STEM: &str = "window-epyc-2c-2026-03-01";
@@ -63,6 +63,7 @@ pub(crate) fn analysis(record: &Record) -> Analysis {
     }
     Analysis {
         judgements,
+        suite: suite_lines(plan),
         data,
         counts: counts(record),
         dropped: dropped(record),
@@ -97,6 +98,25 @@ pub(crate) fn wide_data(record: &Record) -> Vec<CellData> {
             }
         })
         .collect()
+}
+
+/// One line that was estimated and one that could not be.
+fn suite_lines(plan: &Plan) -> Vec<SuiteLine> {
+    let line = |candidate: &str, mean| SuiteLine {
+        metric: "decode_tok_s".into(),
+        candidate: candidate.into(),
+        better: Better::Higher,
+        cells: u32::try_from(plan.cells.len()).unwrap(),
+        rounds: plan.experiment.rounds,
+        mean,
+    };
+    vec![
+        line("main", SuiteMean::Estimate(estimate(0.012, 0.0025))),
+        line(
+            "sync",
+            SuiteMean::Missing("cell 2048: exit status 3".into()),
+        ),
+    ]
 }
 
 fn counts(record: &Record) -> Vec<ArmCounts> {
@@ -249,6 +269,12 @@ fn judgement(data: &CellData, arm: usize) -> Judgement {
             median_paired: delta,
             ratio_of_medians: delta * 0.98,
             hodges_lehmann: delta * 1.01,
+        }),
+        permutation: Some(Permutation {
+            p_direction: Some(0.0015),
+            floor_direction: 0.0005,
+            p_gate: None,
+            floor_gate: 0.25,
         }),
         nulls: nulls.collect(),
     }

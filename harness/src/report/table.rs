@@ -8,7 +8,7 @@ use crate::experiment::model::Better;
 use crate::record::format::Plan;
 use crate::stats::quantile::{median, range};
 use crate::unit;
-use crate::verdict::rule::{CellData, Direction, Judgement, NullBand, OtherEstimators};
+use crate::verdict::rule::{CellData, Direction, Judgement, NullBand, OtherEstimators, SuiteMean};
 
 /// One metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,6 +27,8 @@ pub struct MetricSection {
     pub power: Vec<PowerRow>,
     /// Estimators that decide nothing; one row per judgement.
     pub others: Vec<OthersRow>,
+    /// The mean over all cells; one sentence per candidate.
+    pub suite: Vec<String>,
     /// Where the estimators disagree.
     pub disagreements: Vec<String>,
     /// What the names of its plots begin with; `None` where there are no plots.
@@ -93,6 +95,10 @@ pub struct OthersRow {
     pub ratio_of_medians: String,
     /// Hodges–Lehmann.
     pub hodges_lehmann: String,
+    /// p of no change by exchanging labels.
+    pub permutation: String,
+    /// p of a loss beyond the gate by exchanging labels.
+    pub permutation_gate: String,
 }
 
 /// One section per metric of the experiment, in its order.
@@ -119,6 +125,7 @@ pub(crate) fn sections(plan: &Plan, analysis: &Analysis) -> Vec<MetricSection> {
                     .filter(|_| at_length(plan, name))
                     .filter_map(|j| others_row(j))
                     .collect(),
+                suite: suite(analysis, name),
                 disagreements: judgements.iter().filter_map(|j| disagreement(j)).collect(),
                 plots: (at_length(plan, name) && data.iter().any(|cell| has_values(cell)))
                     .then(|| slug(name)),
@@ -282,7 +289,7 @@ fn power_row(judgement: &Judgement) -> Option<PowerRow> {
 
 fn others_row(judgement: &Judgement) -> Option<OthersRow> {
     let others = judgement.others?;
-    let better = judgement.better;
+    let (better, permutation) = (judgement.better, judgement.permutation);
     Some(OthersRow {
         cell: judgement.cell.clone(),
         candidate: judgement.candidate.clone(),
@@ -293,7 +300,31 @@ fn others_row(judgement: &Judgement) -> Option<OthersRow> {
         median_paired: words::change(better, others.median_paired),
         ratio_of_medians: words::change(better, others.ratio_of_medians),
         hodges_lehmann: words::change(better, others.hodges_lehmann),
+        permutation: permutation.map_or_else(String::new, |one| {
+            words::p_value(one.p_direction, one.floor_direction)
+        }),
+        permutation_gate: permutation.map_or_else(String::new, |one| {
+            words::p_value(one.p_gate, one.floor_gate)
+        }),
     })
+}
+
+fn suite(analysis: &Analysis, metric: &str) -> Vec<String> {
+    let lines = analysis.suite.iter().filter(|line| line.metric == metric);
+    lines
+        .map(|line| match &line.mean {
+            SuiteMean::Estimate(mean) => format!(
+                "{} over all {} cells: {} in the mean of {} rounds.",
+                line.candidate,
+                line.cells,
+                words::estimate(line.better, mean),
+                line.rounds
+            ),
+            SuiteMean::Missing(reason) => {
+                format!("{} has no mean over all cells: {reason}.", line.candidate)
+            }
+        })
+        .collect()
 }
 
 /// A note when the usual estimators differ in sign or in their side of the gate.

@@ -22,6 +22,9 @@ pub fn table(model: &ReportModel, width: u16, colours: bool) -> String {
         // Writing to a String cannot fail, here and below.
         let _ = writeln!(out, "{}", heading(section));
         let _ = writeln!(out, "{}", metric_table(section, width, colours));
+        for line in &section.suite {
+            let _ = writeln!(out, "{}", one_line(line));
+        }
         for line in &section.disagreements {
             let _ = writeln!(out, "note: {}", one_line(line));
         }

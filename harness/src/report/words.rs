@@ -158,6 +158,15 @@ pub fn share(part: f64) -> String {
     }
 }
 
+/// A p with the smallest that the data could show, such as `0.012 (least 0.0005)`.
+#[must_use]
+pub fn p_value(p: Option<f64>, floor: f64) -> String {
+    match p {
+        Some(p) => format!("{} (least {})", short(p), short(floor)),
+        None => format!("too few rounds to say (least {})", short(floor)),
+    }
+}
+
 /// A signed percentage without its unit; two decimals, fewer from 100 % on.
 fn bare_pct(pct: f64) -> String {
     let decimals = match pct.abs() {

@@ -16,4 +16,5 @@ pub mod null_contrast;
 pub mod power;
 pub mod quantile;
 pub mod random;
+pub mod randomisation;
 pub mod student;

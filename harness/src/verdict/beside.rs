@@ -7,6 +7,7 @@ use crate::experiment::model::Better;
 use crate::stats::hodges_lehmann::hodges_lehmann;
 use crate::stats::null_contrast::{band, paired};
 use crate::stats::quantile::median;
+use crate::stats::randomisation::Exchange;
 
 /// The usual estimators over the named arms alone, without their null copies.
 pub(super) fn other_estimators(
@@ -23,6 +24,26 @@ pub(super) fn other_estimators(
             - log_of_median(data, data.base)?,
         hodges_lehmann: hodges_lehmann(&differences)?,
     })
+}
+
+/// The rounds of a candidate's copies and the base's, for exchanging their labels.
+pub(super) fn exchange(columns: &Columns, treatment: usize) -> Exchange {
+    let copies = |wanted: usize| -> Vec<usize> {
+        let all = columns.treatments.iter().enumerate();
+        all.filter(|(_, treatment)| **treatment == wanted)
+            .map(|(column, _)| column)
+            .collect()
+    };
+    let (bases, candidates) = (copies(0), copies(treatment));
+    let chosen = [bases, candidates.clone()].concat();
+    Exchange {
+        rounds: columns
+            .y
+            .iter()
+            .map(|row| chosen.iter().map(|&column| row[column]).collect())
+            .collect(),
+        candidates: candidates.len(),
+    }
 }
 
 /// ln of the median of an arm's values, sign turned so that larger is slower.

@@ -10,7 +10,8 @@
 
 use super::foresight::Comparison;
 use super::measure::{Found, Measured, measure, whole};
-use super::rule::{CellData, Direction, Gate, Judgement, Power, Rule, Verdict};
+use super::permutation;
+use super::rule::{CellData, Direction, Gate, Judgement, Permutation, Power, Rule, Verdict};
 use super::sentence::{self, Facts};
 use crate::experiment::model::Better;
 use crate::stats::holm::holm;
@@ -27,9 +28,11 @@ use crate::stats::log_ratio::{rate_threshold, time_threshold};
 pub fn decide(cells: &[CellData], rule: &Rule) -> Vec<Judgement> {
     let weighed = weigh(cells, rule);
     let family = family(weighed.iter().map(|one| (one.data, &one.found)));
+    let permutations = permutation::permutations(&weighed, rule);
     weighed
-        .into_iter()
-        .map(|one| describe(&one, rule, family))
+        .iter()
+        .zip(permutations)
+        .map(|(one, permutation)| describe(one, permutation, rule, family))
         .collect()
 }
 
@@ -130,7 +133,12 @@ fn answer(found: &Found, p_adjusted: Option<f64>, alpha: f64) -> (Direction, Gat
 }
 
 /// Adds what the reader needs to a decided comparison.
-fn describe(one: &Weighed<'_>, rule: &Rule, family: usize) -> Judgement {
+fn describe(
+    one: &Weighed<'_>,
+    permutation: Option<Permutation>,
+    rule: &Rule,
+    family: usize,
+) -> Judgement {
     let data = one.data;
     let measured: Option<&Measured> = one.found.numbers();
     let comparison = measured.map(|found| Comparison {
@@ -175,6 +183,7 @@ fn describe(one: &Weighed<'_>, rule: &Rule, family: usize) -> Judgement {
         power,
         noise: measured.map(|found| found.noise),
         others: measured.and_then(|found| found.others),
+        permutation,
         nulls: match &one.found {
             Found::Numbers(found) => found.nulls.clone(),
             Found::Identical(nulls) => nulls.clone(),

@@ -2,7 +2,7 @@
 //! noise, and reads off, for every candidate, the contrast with the base, its bounds
 //! and its p. Nothing is decided here.
 
-use super::beside::{null_bands, other_estimators};
+use super::beside::{exchange, null_bands, other_estimators};
 use super::columns::{Columns, Fault, columns};
 use super::decide::tau;
 use super::noise::{self, Noise, Part};
@@ -10,6 +10,7 @@ use super::rule::{CellData, Estimate, NoiseModel, NullBand, OtherEstimators, Rul
 use crate::stats::count::count;
 use crate::stats::linear_model::{Fit, Layout, fit};
 use crate::stats::mde::Growth;
+use crate::stats::randomisation::Exchange;
 use crate::stats::student::{two_sided_p, upper_quantile};
 
 /// What the linear model says about one candidate.
@@ -22,6 +23,7 @@ pub(super) struct Measured {
     pub(super) noise: NoiseModel,
     pub(super) others: Option<OtherEstimators>,
     pub(super) nulls: Vec<NullBand>,
+    pub(super) exchange: Exchange,
 }
 
 /// What was found about a candidate.
@@ -191,14 +193,10 @@ fn compare(
         .fit
         .contrast(0, columns.treatments[column])
         .ok_or_else(missing)?;
-    let df = noise.df;
-    let quantile =
-        |tail| upper_quantile(tail, df).ok_or_else(|| format!("no quantile for {df} degrees"));
-    let (two_sided, one_sided) = (quantile(rule.alpha / 2.0)?, quantile(rule.alpha)?);
     let delta = contrast.estimate;
     let error = (noise.variance * contrast.unscaled_variance).sqrt();
     let p = if error > 0.0 {
-        two_sided_p(delta / error, df)
+        two_sided_p(delta / error, noise.df)
     } else {
         // Without noise any difference is proven, and none is proven absent.
         f64::from(u8::from(delta == 0.0))
@@ -207,15 +205,7 @@ fn compare(
     let arms = columns.arms.len();
     let parameters = columns.y.len() * arms - model.fit.df;
     Ok(Measured {
-        estimate: Estimate {
-            delta,
-            standard_error: error,
-            degrees_of_freedom: df,
-            low: delta - two_sided * error,
-            high: delta + two_sided * error,
-            upper_bound: delta + one_sided * error,
-            lower_bound: delta - one_sided * error,
-        },
+        estimate: bounded(delta, error, noise.df, rule.alpha)?,
         tau: model.tau,
         p,
         growth: Growth {
@@ -228,6 +218,31 @@ fn compare(
         noise: noise.model,
         others: other_estimators(data, columns, column),
         nulls: null_bands(data, columns),
+        exchange: exchange(columns, columns.treatments[column]),
+    })
+}
+
+/// An estimate with its bounds.
+///
+/// # Errors
+/// One line, for degrees of freedom without a quantile.
+pub(super) fn bounded(
+    delta: f64,
+    standard_error: f64,
+    df: f64,
+    alpha: f64,
+) -> Result<Estimate, String> {
+    let quantile =
+        |tail| upper_quantile(tail, df).ok_or_else(|| format!("no quantile for {df} degrees"));
+    let (two_sided, one_sided) = (quantile(alpha / 2.0)?, quantile(alpha)?);
+    Ok(Estimate {
+        delta,
+        standard_error,
+        degrees_of_freedom: df,
+        low: delta - two_sided * standard_error,
+        high: delta + two_sided * standard_error,
+        upper_bound: delta + one_sided * standard_error,
+        lower_bound: delta - one_sided * standard_error,
     })
 }
 

@@ -12,8 +12,10 @@ pub mod foresight;
 mod measure;
 mod noise;
 pub mod null_check;
+mod permutation;
 pub mod rejections;
 pub mod rule;
 mod sentence;
 #[cfg(test)]
 mod simulation;
+pub mod suite;

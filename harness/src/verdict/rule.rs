@@ -209,6 +209,47 @@ pub struct OtherEstimators {
     pub hodges_lehmann: f64,
 }
 
+/// What exchanging labels within rounds says; it decides nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Permutation {
+    /// Two-sided p of no difference, adjusted over all gated comparisons by max-T;
+    /// `None`: too few rounds to say.
+    pub p_direction: Option<f64>,
+    /// The smallest p of no difference that so many rounds can show.
+    pub floor_direction: f64,
+    /// One-sided p of a candidate slower by τ or more; `None`: too few rounds to say.
+    pub p_gate: Option<f64>,
+    /// The smallest of these that so many rounds can show.
+    pub floor_gate: f64,
+}
+
+/// The mean over all cells of one metric, for one candidate; it decides nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SuiteLine {
+    /// Metric name.
+    pub metric: String,
+    /// Candidate arm.
+    pub candidate: String,
+    /// Which way is better.
+    pub better: Better,
+    /// Cells of the metric.
+    pub cells: u32,
+    /// Rounds that all of them have complete.
+    pub rounds: u32,
+    /// The mean δ over cells.
+    pub mean: SuiteMean,
+}
+
+/// The mean over cells, or why there is none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SuiteMean {
+    /// What was estimated.
+    Estimate(Estimate),
+    /// Which cell stands in the way, and why.
+    Missing(String),
+}
+
 /// The null arms of one cell and metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NullBand {
@@ -259,6 +300,8 @@ pub struct Judgement {
     pub noise: Option<NoiseModel>,
     /// Shown beside it.
     pub others: Option<OtherEstimators>,
+    /// Shown beside it; `None` for one that is not gated or shows no noise.
+    pub permutation: Option<Permutation>,
     /// The null arms of this cell and metric.
     pub nulls: Vec<NullBand>,
 }

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod fixture;
+mod history;
 mod resume;
 mod setup;
 
