@@ -54,6 +54,7 @@ fn the_page_has_a_row_for_every_key_with_its_default() {
         ("### build", "Build"),
         ("### arms", "Arm"),
         ("### setup", "SetupStep"),
+        ("### control", "Control"),
         ("### metrics", "Metric"),
         ("### expect", "Expect"),
         ("### guard", "Guard"),

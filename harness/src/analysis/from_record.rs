@@ -1,12 +1,13 @@
 //! Joins a record's rows with its plan into the numbers that a verdict needs.
 
+use crate::experiment::control::clock;
 use crate::experiment::model::{MIN_ROUNDS, Metric, OnUndecided};
 use crate::record::format::{self, Attempt, Outcome, Plan, PlannedArm};
 use crate::record::rounds::{self, CellRounds, OutOfStep};
 use crate::stats::null_calibration::NullContrast;
-use crate::verdict::decide::decide;
+use crate::verdict::decide::{Decision, decide_all};
 use crate::verdict::rejections::{self, Rejections};
-use crate::verdict::rule::{ArmCopy, CellData, Judgement, Moderation, NullCheck, Rule};
+use crate::verdict::rule::{ArmCopy, CellData, Injected, Judgement, Moderation, NullCheck, Rule};
 use crate::verdict::suite::suite;
 
 use super::gate;
@@ -58,7 +59,10 @@ pub fn analyse(plan: &Plan, attempts: &[Attempt]) -> Result<Analysis, OutOfStep>
         }
     }
     let rule = rule(plan);
-    let judgements = decide(&data, &rule);
+    let Decision {
+        judgements,
+        controls,
+    } = decide_all(&data, &rule);
     let suite = suite(&data, &judgements, &rule);
     let finished = cells.iter().all(|cell| cell.finished);
     let pass_undecided = plan.experiment.verdict.undecided == OnUndecided::Pass;
@@ -72,6 +76,7 @@ pub fn analyse(plan: &Plan, attempts: &[Attempt]) -> Result<Analysis, OutOfStep>
     Ok(Analysis {
         judgements,
         suite,
+        controls,
         data,
         counts,
         dropped,
@@ -148,18 +153,26 @@ fn cell_data(
             .unwrap_or(0),
         balanced: plan.balanced && everyone_in && values.len() == plan.experiment.rounds as usize,
         invalid: invalid(plan, rounds, unbalanced),
-        arms: plan.arms.iter().map(|arm| copy(plan, arm)).collect(),
+        arms: plan
+            .arms
+            .iter()
+            .map(|arm| copy(plan, arm, (name, metric)))
+            .collect(),
         rounds: values,
         slots,
     }
 }
 
-fn copy(plan: &Plan, arm: &PlannedArm) -> ArmCopy {
+fn copy(plan: &Plan, arm: &PlannedArm, (name, metric): (&str, &Metric)) -> ArmCopy {
     ArmCopy {
         declared: plan.experiment.arms.contains_key(&arm.name),
         name: arm.name.clone(),
         treatment: arm.treatment,
         null_of: arm.null_of.clone(),
+        injected: arm.slow_down.map(|slow_down| Injected {
+            delta: (slow_down.pct / 100.0).ln_1p(),
+            reaches: clock(name, metric).is_some(),
+        }),
     }
 }
 
@@ -225,7 +238,8 @@ fn unbalanced(plan: &Plan, counts: &[ArmCounts]) -> Vec<(usize, String)> {
         .arms
         .iter()
         .enumerate()
-        .filter(|(_, arm)| arm.treatment != base);
+        // A control is slower on purpose: it may well meet more disturbances.
+        .filter(|(_, arm)| arm.treatment != base && arm.slow_down.is_none());
     arms.filter_map(|(index, arm)| {
         let reason = rejections::unbalanced(rejections(base), rejections(arm.treatment))?;
         Some((index, reason))

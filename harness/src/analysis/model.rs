@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::verdict::control::ControlCheck;
 use crate::verdict::rule::{CellData, Judgement, SuiteLine};
 
 /// The whole answer of a record.
@@ -11,6 +12,9 @@ pub struct Analysis {
     pub judgements: Vec<Judgement>,
     /// The mean over cells of each metric and candidate, shown beside them.
     pub suite: Vec<SuiteLine>,
+    /// One per (cell, gated metric that a slow-down moves), where the run has a control arm.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub controls: Vec<ControlCheck>,
     /// The numbers the judgements were drawn from, one per (cell, metric).
     #[serde(skip)]
     pub data: Vec<CellData>,

@@ -1,11 +1,13 @@
 //! Before a run: how little noise its gate needs, and what the noise that this host is
 //! known for will let it see. Pure.
 
+use crate::experiment::control::clock;
+use crate::experiment::model::Metric;
 use crate::history::known::{KnownCell, KnownNoise};
 use crate::record::format::{Plan, PlannedArm};
 use crate::stats::null_calibration::inflation;
 use crate::verdict::decide::tau;
-use crate::verdict::foresight::{Comparison, GATEABLE, PlannedShape};
+use crate::verdict::foresight::{Comparison, GATEABLE, PlannedShape, WANTED};
 use crate::verdict::rule::{Power, Rule};
 
 use super::from_record::rule;
@@ -132,11 +134,7 @@ fn comparisons(plan: &Plan, rule: &Rule) -> Vec<Planned> {
     let Some(base) = built.iter().find(named).map(|arm| arm.treatment) else {
         return Vec::new();
     };
-    let candidates = || {
-        built
-            .iter()
-            .filter(move |arm| arm.null_of.is_none() && arm.treatment != base)
-    };
+    let candidates = || built.iter().filter(move |arm| is_candidate(arm, base));
     let gated = plan.experiment.metrics.iter().filter(|(_, one)| one.gate);
     gated
         .flat_map(|(name, metric)| candidates().map(move |arm| (name, metric, arm)))
@@ -147,6 +145,46 @@ fn comparisons(plan: &Plan, rule: &Rule) -> Vec<Planned> {
                 .map(|tau| comparison(plan, &built, (base, arm.treatment), tau)),
         })
         .collect()
+}
+
+fn is_candidate(arm: &PlannedArm, base: usize) -> bool {
+    arm.null_of.is_none() && arm.slow_down.is_none() && arm.treatment != base
+}
+
+/// How slow the control arm must be made, as δ, so that it is found in every cell and gated
+/// metric together with probability [`WANTED`]. The noise is what is known of the cell;
+/// where nothing is, the most that the gate bears: with more an unchanged candidate would
+/// hardly pass, and nothing is lost if the run is Invalid. `known` is in the order of the
+/// plan's cells, or empty. `None` without a control arm, or where the gate cannot be
+/// reached at all.
+#[must_use]
+pub fn control_needs(plan: &Plan, known: &[KnownCell]) -> Option<f64> {
+    let rule = rule(plan);
+    let built = built(plan);
+    let base = built.iter().find(|arm| arm.name == plan.experiment.base)?;
+    let control = built.iter().find(|arm| arm.slow_down.is_some())?;
+    let treatments = (base.treatment, control.treatment);
+    let metrics = plan.experiment.metrics.iter();
+    let reached: Vec<(&String, &Metric)> = metrics
+        .filter(|(name, metric)| metric.gate && clock(name, metric).is_some())
+        .collect();
+    let family = comparisons(plan, &rule).len() * plan.cells.len();
+    let checks = whole(plan.cells.len() * reached.len()).max(1);
+    let wanted = WANTED.powf(1.0 / f64::from(checks));
+    let needed = |cell: usize, name: &str, metric: &Metric| {
+        let tau = tau(metric.better, rule.threshold_pct)?;
+        let mut comparison = comparison(plan, &built, treatments, tau);
+        let seen = known.get(cell).and_then(|cell| cell.noise.get(name));
+        comparison.growth.sigma = match seen {
+            Some(seen) => seen.sigma * known_inflation(&rule, name),
+            None => comparison.tolerable_noise(&rule)?,
+        };
+        comparison.family = family;
+        comparison.fails_gate(&rule, wanted)
+    };
+    let all = (0..plan.cells.len()).flat_map(|cell| reached.iter().map(move |one| (cell, *one)));
+    all.filter_map(|(cell, (name, metric))| needed(cell, name, metric))
+        .reduce(f64::max)
 }
 
 fn comparison(

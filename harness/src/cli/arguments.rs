@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use super::guard::GuardArgs;
+use super::slow_down::SlowDownArgs;
 
 const ABOUT: &str = "Tells whether a change made a program faster, slower or neither, and whether that answer can be trusted";
 
@@ -40,6 +41,9 @@ pub enum Command {
     Gate(GateArgs),
     /// Run any command while the machine is quiet
     Guard(GuardArgs),
+    /// Run a command so that it takes a known share longer: what a control arm runs under
+    #[command(hide = true)]
+    SlowDown(SlowDownArgs),
     /// Print the JSON Schema of experiment files
     Schema,
     /// Print a completion script for a shell

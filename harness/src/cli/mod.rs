@@ -14,5 +14,6 @@ pub mod project;
 pub mod report;
 pub mod report_files;
 pub mod run;
+pub mod slow_down;
 pub mod surroundings;
 pub mod version;

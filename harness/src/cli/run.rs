@@ -40,9 +40,6 @@ pub fn run(arguments: &RunArgs) -> anyhow::Result<i32> {
     let preparing = Preparing::watch(interrupt);
     let request = surroundings.request(arguments.rounds, Some(preparing.stop()));
     let mut prepared = preparing.end(prepare::prepare(&request, &mut progress))?;
-    for warning in &prepared.plan.warnings {
-        progress.warning(warning);
-    }
     let host = host::info::describe(arguments.host.as_deref());
     memory::recall(
         &surroundings.cache,
@@ -50,6 +47,9 @@ pub fn run(arguments: &RunArgs) -> anyhow::Result<i32> {
         &mut prepared.plan,
         &mut progress,
     );
+    for warning in &prepared.plan.warnings {
+        progress.warning(warning);
+    }
     let results = arguments
         .results
         .clone()

@@ -2,7 +2,7 @@
 //!
 //! `process` is the real thing, `mock` a deterministic stand-in without a clock,
 //! `signal` how a Ctrl-C reaches a wait, `process_table` who runs on this machine,
-//! `leftovers` what an attempt left behind, `sys` the calls into the kernel.
+//! `leftovers` what an attempt left behind, `slow_down` the brake of the positive control, `sys` the calls into the kernel.
 
 pub mod interface;
 mod leftovers;
@@ -10,4 +10,5 @@ pub mod mock;
 pub mod process;
 pub mod process_table;
 pub mod signal;
+pub mod slow_down;
 pub mod sys;

@@ -58,6 +58,39 @@ fn in_child(harness: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Prepares `command` to start in a process group of its own inside this session, killed
+/// should the calling thread end.
+pub(super) fn group_of_its_own(command: &mut Command) {
+    let parent = std::process::id();
+    // SAFETY: the closure runs between fork and exec and makes only async-signal-safe
+    // calls with integer arguments: no allocation, no lock.
+    unsafe {
+        command.pre_exec(move || {
+            check(libc::setpgid(0, 0))?;
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
+            if libc::getppid().cast_unsigned() != parent {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Lets this thread's waits end when they should: by default the kernel may add 50 µs.
+pub(super) fn sharpen_timer() {
+    // SAFETY: prctl with integer arguments only. A kernel that refuses leaves the default.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
+}
+
+/// Ends this process by `signal`, so that its parent sees what happened to the command.
+pub fn die_of(signal: i32) {
+    // SAFETY: signal and raise take integers; the default action of the signal follows.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+}
+
 /// A descriptor that becomes readable when the process ends.
 pub(super) fn pidfd(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: pidfd_open takes two integers and returns a new descriptor or -1.
@@ -116,6 +149,12 @@ pub(super) fn wait_one(fd: &OwnedFd, time: Duration) -> io::Result<bool> {
             return Ok(false);
         }
     }
+}
+
+/// Waits until `fd` is readable.
+pub(super) fn wait_for_ever(fd: &OwnedFd) -> io::Result<()> {
+    while wait_readable([fd.as_raw_fd()], None)? != [true] {}
+    Ok(())
 }
 
 /// Sends `signal` to every process of a group. A group that is gone is no error.

@@ -5,6 +5,7 @@
 //! only follows from a value that could not be read.
 
 mod arms;
+mod control;
 mod output;
 mod setup;
 mod workload;
@@ -24,6 +25,7 @@ const MAX_SECONDS: u64 = 7 * 24 * 3600;
 pub(crate) fn check(experiment: &Experiment, report: &mut Report) {
     head(experiment, report);
     arms::check(experiment, report);
+    control::check(experiment, report);
     workload::check(experiment, report);
     output::check(experiment, report);
     limits(experiment, report);

@@ -3,11 +3,12 @@
 //! `model` is the definition. `load` finds every error at once with its line:
 //! `tree` keeps the places, `grammar` holds the tree against the schema, `meaning`
 //! checks what no schema can say, `report` and `diagnostic` collect and show.
-//! `matrix` expands cells, `nulls` names the null arms, `template` fills command lines, `expand` fills in
+//! `matrix` expands cells, `nulls` names the null arms, `control` the control arm, `template` fills command lines, `expand` fills in
 //! `${VAR}`, `condition` reads `'> 0'`, `schema` writes the JSON Schema. Nothing
 //! here starts a process.
 
 pub mod condition;
+pub mod control;
 pub mod diagnostic;
 pub mod expand;
 mod grammar;

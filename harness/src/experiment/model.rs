@@ -10,6 +10,8 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::control::Control;
+
 /// The schema number this program writes and reads.
 pub const SCHEMA: u32 = 1;
 
@@ -43,6 +45,9 @@ pub struct Experiment {
     /// Which arms are repeated as null arms; at least one, since without a null arm
     /// no difference can be told from noise.
     pub nulls: Nulls,
+    /// A positive control: without it nobody knows whether this run could have found anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<Control>,
     /// The workloads.
     #[serde(default)]
     pub cells: Cells,

@@ -263,6 +263,11 @@ impl<'a> CellProgress<'a> {
             let name = &self.plan.arms[arm].name;
             self.stop(format!("the base is out: `{name}`: {reason}"));
         }
+        if self.plan.arms[arm].slow_down.is_some() {
+            // Without it nothing that is measured here could be trusted.
+            let name = &self.plan.arms[arm].name;
+            self.stop(format!("the control is out: `{name}`: {reason}"));
+        }
         self.out.push((arm, reason));
         if self.has_candidates && self.candidates().next().is_none() {
             self.stop("no candidate is left".into());
@@ -329,7 +334,8 @@ impl<'a> CellProgress<'a> {
             .arms
             .iter()
             .enumerate()
-            .filter(move |(_, arm)| arm.null_of.is_none() && Some(arm.treatment) != base)
+            .filter(move |(_, arm)| arm.null_of.is_none() && arm.slow_down.is_none())
+            .filter(move |(_, arm)| Some(arm.treatment) != base)
             .map(|(index, _)| index)
             .filter(|&index| !self.is_out(index))
     }

@@ -57,6 +57,7 @@ pub(crate) fn plan() -> Plan {
         treatment,
         env: experiment.arms[of].env.clone(),
         requires: experiment.arms[of].requires.clone(),
+        slow_down: None,
     };
     Plan {
         schema: SCHEMA,

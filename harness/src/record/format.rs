@@ -188,6 +188,44 @@ pub struct PlannedArm {
     pub env: IndexMap<String, String>,
     /// Conditions on the output that only this arm must meet.
     pub requires: IndexMap<String, Scalar>,
+    /// The slow-down that is injected; only a control arm has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_down: Option<SlowDown>,
+}
+
+/// A slow-down that `bench-run slow-down` injects into an attempt, and what it must reach.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SlowDown {
+    /// Percent of the time without it.
+    pub pct: f64,
+    /// The program's own clock must see it: the program is stopped again and again.
+    pub inside: bool,
+    /// The wall-clock time of the whole attempt must grow.
+    pub wall: bool,
+    /// The CPU time of the whole attempt must grow.
+    pub cpu: bool,
+}
+
+impl SlowDown {
+    /// What stands between `bench-run` and the command that is slowed down.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let flags = [
+            ("--inside", self.inside),
+            ("--wall", self.wall),
+            ("--cpu", self.cpu),
+        ];
+        let flags = flags.into_iter().filter(|(_, on)| *on);
+        [
+            "slow-down".to_owned(),
+            "--pct".to_owned(),
+            self.pct.to_string(),
+        ]
+        .into_iter()
+        .chain(flags.map(|(flag, _)| flag.to_owned()))
+        .chain(["--".to_owned()])
+        .collect()
+    }
 }
 
 /// `host.json`: what machine this was. A label, never a host name.

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use super::error::{RecordError, io_error};
 use super::format::{Host, Plan};
 use super::reader::{self, Record};
+use crate::experiment::control::Control;
 use crate::hash::sha256_hex;
 
 /// The sealed plan.
@@ -85,6 +86,17 @@ pub fn identity(plan: &Plan) -> Result<String, RecordError> {
     bare.warnings.clear();
     if let Some(noise) = &mut bare.noise {
         noise.null_history.clear();
+    }
+    let sized_by_history = bare
+        .experiment
+        .control
+        .as_ref()
+        .is_some_and(Control::is_auto);
+    for arm in bare.arms.iter_mut().filter(|_| sized_by_history) {
+        if let Some(slow_down) = &mut arm.slow_down {
+            slow_down.pct = 0.0;
+            arm.label.clear();
+        }
     }
     Ok(sha256_hex(&stored_bytes("plan", &bare)?))
 }

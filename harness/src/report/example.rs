@@ -64,6 +64,7 @@ pub(crate) fn analysis(record: &Record) -> Analysis {
     Analysis {
         judgements,
         suite: suite_lines(plan),
+        controls: vec![],
         data,
         counts: counts(record),
         dropped: dropped(record),
@@ -166,6 +167,7 @@ fn cell_data(record: &Record, cell: &str, metric: &str) -> CellData {
             treatment: arm.treatment,
             null_of: arm.null_of.clone(),
             declared: arm.null_of.is_none(),
+            injected: None,
         })
         .collect();
     let (mut rounds, mut slots) = (Vec::new(), Vec::new());

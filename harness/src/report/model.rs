@@ -32,6 +32,8 @@ pub struct ReportModel {
     pub gate_sentence: String,
     /// One per gated judgement; all of them where nothing is gated.
     pub verdicts: Vec<VerdictLine>,
+    /// What became of the positive control, one sentence per cell and metric that must find it.
+    pub controls: Vec<ControlLine>,
     /// Things the reader must know.
     pub notes: Vec<String>,
     /// Every arm and null arm.
@@ -64,6 +66,15 @@ pub struct VerdictLine {
     /// Change of the metric with its interval; empty when nothing was estimated.
     pub change: String,
     /// What is proven, what is not, and what would settle it.
+    pub sentence: String,
+}
+
+/// What became of the positive control in one cell and metric.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ControlLine {
+    /// The cell.
+    pub cell: String,
+    /// In one sentence.
     pub sentence: String,
 }
 
@@ -115,6 +126,7 @@ impl ReportModel {
             gate: words::gate(analysis.gate),
             gate_sentence: analysis.gate_sentence.clone(),
             verdicts: verdict_lines(&analysis.judgements),
+            controls: control_lines(analysis),
             notes,
             arms: plan.arms.iter().map(|arm| arm_line(plan, arm)).collect(),
             environment: method::environment(record),
@@ -162,6 +174,16 @@ fn verdict_lines(judgements: &[Judgement]) -> Vec<VerdictLine> {
                 .map(|estimate| words::estimate(j.better, estimate))
                 .unwrap_or_default(),
             sentence: j.sentence.clone(),
+        })
+        .collect()
+}
+
+fn control_lines(analysis: &Analysis) -> Vec<ControlLine> {
+    let checks = analysis.controls.iter();
+    checks
+        .map(|check| ControlLine {
+            cell: check.cell.clone(),
+            sentence: check.sentence.clone(),
         })
         .collect()
 }

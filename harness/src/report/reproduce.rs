@@ -97,6 +97,12 @@ fn arm_commands(plan: &Plan, arm: &PlannedArm) -> String {
         let _ = write!(text, ": {}", one_line(&arm.label));
     }
     text.push('\n');
+    if let Some(slow_down) = &arm.slow_down {
+        // Everything else is as in the arm that it slows down.
+        let words = slow_down.words().join(" ");
+        let _ = writeln!(text, "# the same command behind: bench-run {words}");
+        return text;
+    }
     let Some(build) = arm.build.and_then(|index| plan.builds.get(index)) else {
         text.push_str("# its build failed\n");
         return text;

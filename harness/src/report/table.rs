@@ -8,6 +8,7 @@ use crate::experiment::model::Better;
 use crate::record::format::Plan;
 use crate::stats::quantile::{median, range};
 use crate::unit;
+use crate::verdict::control::ControlCheck;
 use crate::verdict::rule::{CellData, Direction, Judgement, NullBand, OtherEstimators, SuiteMean};
 
 /// One metric.
@@ -113,12 +114,17 @@ pub(crate) fn sections(plan: &Plan, analysis: &Analysis) -> Vec<MetricSection> {
                 .filter(|j| j.metric == *name)
                 .collect();
             let scale = scale(plan, name, &data);
+            let controls: Vec<&ControlCheck> = analysis
+                .controls
+                .iter()
+                .filter(|check| check.metric == *name)
+                .collect();
             MetricSection {
                 name: name.clone(),
                 unit: scale.unit.clone(),
                 better: words::better(metric.better),
                 gated: metric.gate,
-                rows: rows(&data, &judgements, &scale),
+                rows: rows(&data, &judgements, &controls, &scale),
                 power: judgements.iter().filter_map(|j| power_row(j)).collect(),
                 others: judgements
                     .iter()
@@ -162,7 +168,12 @@ pub(crate) fn scale(plan: &Plan, metric: &str, data: &[&CellData]) -> Scale {
     Scale::new(unit, largest)
 }
 
-fn rows(data: &[&CellData], judgements: &[&Judgement], scale: &Scale) -> Vec<Row> {
+fn rows(
+    data: &[&CellData],
+    judgements: &[&Judgement],
+    controls: &[&ControlCheck],
+    scale: &Scale,
+) -> Vec<Row> {
     let mut rows = Vec::new();
     for cell in data {
         let here: Vec<&Judgement> = judgements
@@ -172,7 +183,12 @@ fn rows(data: &[&CellData], judgements: &[&Judgement], scale: &Scale) -> Vec<Row
             .collect();
         let measured = cell.arms.len();
         for arm in 0..measured {
-            rows.push(row(cell, arm, &here, scale));
+            let row = row(cell, arm, &here, scale);
+            let is_of = |check: &&&ControlCheck| check.cell == cell.cell && check.arm == row.arm;
+            rows.push(match controls.iter().find(is_of) {
+                Some(check) => control_row(row, check),
+                None => row,
+            });
         }
         // An arm that never ran (its build failed) still has a verdict to show.
         let absent = here
@@ -207,6 +223,7 @@ fn row(cell: &CellData, arm: usize, judgements: &[&Judgement], scale: &Scale) ->
             (Some(_), None) => "n/a".to_owned(),
             (_, Some(of)) => format!("repeats {of}"),
             (None, None) if arm == cell.base => "base".into(),
+            (None, None) if copy.injected.is_some() => "control".into(),
             (None, None) => String::new(),
         },
         null: match (own_band, judgement) {
@@ -220,6 +237,19 @@ fn row(cell: &CellData, arm: usize, judgements: &[&Judgement], scale: &Scale) ->
             .unwrap_or_default(),
         verdict: judgement.map_or("", |j| words::verdict(j.verdict)),
         tone: judgement.map(|j| words::tone(j.verdict)),
+    }
+}
+
+/// The row of a control arm in a metric that must find it.
+fn control_row(row: Row, check: &ControlCheck) -> Row {
+    Row {
+        change: check.estimate.as_ref().map_or_else(
+            || "n/a".to_owned(),
+            |estimate| words::estimate(check.better, estimate),
+        ),
+        verdict: words::control(check.found),
+        tone: Some(words::control_tone(check.found)),
+        ..row
     }
 }
 

@@ -43,6 +43,10 @@ pub fn table(model: &ReportModel, width: u16, colours: bool) -> String {
         let (cell, sentence) = (one_line(&line.cell), one_line(&line.sentence));
         let _ = writeln!(out, "{cell}: {sentence}");
     }
+    for line in &model.controls {
+        let (cell, sentence) = (one_line(&line.cell), one_line(&line.sentence));
+        let _ = writeln!(out, "{cell}: {sentence}");
+    }
     let _ = writeln!(
         out,
         "gate: {}. {}",

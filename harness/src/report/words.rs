@@ -49,6 +49,22 @@ pub fn tone(verdict: Verdict) -> Tone {
     }
 }
 
+/// What became of a positive control.
+#[must_use]
+pub fn control(found: bool) -> &'static str {
+    if found {
+        "control found"
+    } else {
+        "control missed"
+    }
+}
+
+/// How that is coloured.
+#[must_use]
+pub fn control_tone(found: bool) -> Tone {
+    if found { Tone::Good } else { Tone::Bad }
+}
+
 /// The gate's outcome as readers see it.
 #[must_use]
 pub fn gate(outcome: GateOutcome) -> &'static str {

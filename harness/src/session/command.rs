@@ -12,6 +12,10 @@ use crate::record::format::{Plan, PlannedArm, PlannedBuild};
 use super::environment::environment;
 use super::symbolic::Roots;
 
+/// This very program, also when its file has been replaced by a newer one meanwhile: in a
+/// child before its `exec` the link still leads to the program that runs.
+const ITSELF: &str = "/proc/self/exe";
+
 /// What an attempt needs that no record may hold: where things lie on this machine.
 #[derive(Debug, Clone, Default)]
 pub struct Workplace {
@@ -53,8 +57,13 @@ pub fn ready(
     for (name, value) in &arm.env {
         env.insert(name.clone(), template::fill_value(value, &vars)?);
     }
+    let brake = arm.slow_down.as_ref().map(|slow_down| {
+        let words = slow_down.words().into_iter().map(OsString::from);
+        std::iter::once(OsString::from(ITSELF)).chain(words)
+    });
+    let argv = argv.into_iter().map(OsString::from);
     Ok(ReadyCommand {
-        argv: argv.into_iter().map(OsString::from).collect(),
+        argv: brake.into_iter().flatten().chain(argv).collect(),
         env: environment(&workplace.passed_env, &env, padding),
     })
 }

@@ -11,10 +11,11 @@ use crate::record::reader::Record;
 use crate::record::store;
 use crate::source::cache_root::CacheRoot;
 
+use super::control;
 use super::observer::Observer;
 
-/// Freezes the null contrasts of earlier runs into a plan that is not sealed yet, and
-/// tells what is known about its cells. A history that cannot be read is a warning: the
+/// Freezes into a plan that is not sealed yet what earlier runs say about it, the null
+/// contrasts and the size of its control, and tells what is known about its cells. A history that cannot be read is a warning: the
 /// plan then does without.
 pub fn recall(
     cache: &CacheRoot,
@@ -27,7 +28,9 @@ pub fn recall(
     if let Some(noise) = &mut plan.noise {
         noise.null_history = contrasts;
     }
-    known::cells(plan, &runs)
+    let known = known::cells(plan, &runs);
+    control::size(plan, &known);
+    known
 }
 
 fn read(cache: &CacheRoot, host: &str, plan: &Plan, observer: &mut dyn Observer) -> Vec<PastRun> {

@@ -6,6 +6,7 @@
 
 pub mod attempt;
 pub mod command;
+pub mod control;
 pub mod environment;
 pub mod error;
 mod fixtures;

@@ -26,6 +26,7 @@ use crate::source::cache_root::CacheRoot;
 use crate::verdict::rule::{Moderation, NullCheck};
 
 use super::command::Workplace;
+use super::control;
 use super::error::SessionError;
 use super::fixtures;
 use super::observer::Observer;
@@ -107,8 +108,9 @@ pub fn prepare(
         mut warnings,
         ..
     } = shop;
-    let arrangement = treatment::arrange(&experiment, &built, &builds)?;
+    let mut arrangement = treatment::arrange(&experiment, &built, &builds)?;
     nothing_to_compare(&arrangement.arms)?;
+    control::append(&experiment, &mut arrangement.arms);
     warnings.extend(arrangement.warnings);
     warnings.extend(link_modes(&arrangement.arms, &builds));
     let cells = matrix::cells(&experiment);

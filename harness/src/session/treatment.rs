@@ -141,6 +141,7 @@ fn planned_arm(
         treatment: 0,
         env,
         requires: arm.requires.clone(),
+        slow_down: None,
     }
 }
 

@@ -8,6 +8,7 @@
 //! Deciding comes first and uses nothing but the contrast; power, sentence and
 //! other estimators are added to the decided judgement and cannot change it.
 
+use super::control::{self, ControlCheck};
 use super::foresight::Comparison;
 use super::measure::{Found, Measured, measure, whole};
 use super::permutation;
@@ -19,21 +20,46 @@ use crate::stats::log_ratio::{rate_threshold, time_threshold};
 
 /// Judges every candidate of every (cell, metric) against the base.
 ///
-/// A candidate is an arm that is neither the base nor a null arm. The
+/// A candidate is an arm that is neither the base nor a null arm nor a control. The
 /// judgements come in the order of `cells` and of their arms. Holm's family is
 /// every gated (cell, candidate, metric), those included that turn out Invalid:
 /// a lost cell never makes the others easier to reject. A candidate that is the
 /// base again is known before the run, and no test of it is made.
 #[must_use]
 pub fn decide(cells: &[CellData], rule: &Rule) -> Vec<Judgement> {
-    let weighed = weigh(cells, rule);
+    decide_all(cells, rule).judgements
+}
+
+/// Everything that was decided.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// What [`decide`] gives.
+    pub judgements: Vec<Judgement>,
+    /// One per control arm and gated metric that its slow-down moves, in the order of cells.
+    pub controls: Vec<ControlCheck>,
+}
+
+/// As [`decide`], with what became of the positive controls. A control that was not found
+/// makes every judgement Invalid.
+#[must_use]
+pub fn decide_all(cells: &[CellData], rule: &Rule) -> Decision {
+    let (weighed, controls) = weigh_all(cells, rule);
     let family = family(weighed.iter().map(|one| (one.data, &one.found)));
+    let controls: Vec<ControlCheck> = controls
+        .iter()
+        .filter_map(|one| control::check(one, rule, family))
+        .collect();
     let permutations = permutation::permutations(&weighed, rule);
-    weighed
+    let mut judgements: Vec<Judgement> = weighed
         .iter()
         .zip(permutations)
         .map(|(one, permutation)| describe(one, permutation, rule, family))
-        .collect()
+        .collect();
+    control::withdraw_if_missed(&mut judgements, &controls);
+    Decision {
+        judgements,
+        controls,
+    }
 }
 
 /// τ: the gate on the logarithmic scale. `None` for a threshold that makes no
@@ -59,8 +85,20 @@ pub(super) struct Weighed<'a> {
 }
 
 /// The deciding half of [`decide`].
+#[cfg(test)]
 pub(super) fn weigh<'a>(cells: &'a [CellData], rule: &Rule) -> Vec<Weighed<'a>> {
-    let measured = measure(cells, rule);
+    weigh_all(cells, rule).0
+}
+
+/// A comparison with its numbers, before anything is decided.
+type Compared<'a> = (&'a CellData, usize, Found);
+
+/// The candidates and the controls, decided. A control takes nothing from the candidates'
+/// α; it is tested as the hardest step of theirs is.
+fn weigh_all<'a>(cells: &'a [CellData], rule: &Rule) -> (Vec<Weighed<'a>>, Vec<Weighed<'a>>) {
+    let is_control = |(data, arm, _): &Compared<'_>| data.arms[*arm].injected.is_some();
+    let (controls, measured): (Vec<_>, Vec<_>) =
+        measure(cells, rule).into_iter().partition(is_control);
     let family = family(measured.iter().map(|(data, _, found)| (*data, found)));
     let gated_p: Vec<f64> = measured
         .iter()
@@ -68,25 +106,37 @@ pub(super) fn weigh<'a>(cells: &'a [CellData], rule: &Rule) -> Vec<Weighed<'a>> 
         .filter_map(|(.., found)| found.numbers().map(|numbers| numbers.p))
         .collect();
     let mut gated_adjusted = holm(&gated_p, family).into_iter();
-    measured
-        .into_iter()
-        .map(|(data, candidate, found)| {
-            let p_adjusted = match found.numbers() {
-                Some(_) if data.gated => gated_adjusted.next(),
-                numbers => numbers.map(|numbers| numbers.p),
-            };
-            let (direction, gate, verdict) = answer(&found, p_adjusted, rule.alpha);
-            Weighed {
-                data,
-                candidate,
-                found,
-                p_adjusted,
-                direction,
-                gate,
-                verdict,
-            }
-        })
-        .collect()
+    let candidates = measured.into_iter().map(|compared| {
+        let p_adjusted = match compared.2.numbers() {
+            Some(_) if compared.0.gated => gated_adjusted.next(),
+            numbers => numbers.map(|numbers| numbers.p),
+        };
+        decided(compared, p_adjusted, rule)
+    });
+    let candidates = candidates.collect();
+    let controls = controls.into_iter().map(|compared| {
+        let first_step = |numbers: &Measured| holm(&[numbers.p], family).first().copied();
+        let p_adjusted = compared.2.numbers().and_then(first_step);
+        decided(compared, p_adjusted, rule)
+    });
+    (candidates, controls.collect())
+}
+
+fn decided<'a>(
+    (data, candidate, found): Compared<'a>,
+    p_adjusted: Option<f64>,
+    rule: &Rule,
+) -> Weighed<'a> {
+    let (direction, gate, verdict) = answer(&found, p_adjusted, rule.alpha);
+    Weighed {
+        data,
+        candidate,
+        found,
+        p_adjusted,
+        direction,
+        gate,
+        verdict,
+    }
 }
 
 /// The comparisons that share α.
@@ -132,6 +182,16 @@ fn answer(found: &Found, p_adjusted: Option<f64>, alpha: f64) -> (Direction, Gat
     (direction, gate, verdict)
 }
 
+/// What the power of a decided comparison follows from.
+pub(super) fn comparison(one: &Weighed<'_>, family: usize) -> Option<Comparison> {
+    one.found.numbers().map(|found| Comparison {
+        rounds: whole(one.data.rounds.len()),
+        growth: found.growth,
+        tau: found.tau,
+        family: if one.data.gated { family } else { 1 },
+    })
+}
+
 /// Adds what the reader needs to a decided comparison.
 fn describe(
     one: &Weighed<'_>,
@@ -141,12 +201,7 @@ fn describe(
 ) -> Judgement {
     let data = one.data;
     let measured: Option<&Measured> = one.found.numbers();
-    let comparison = measured.map(|found| Comparison {
-        rounds: whole(data.rounds.len()),
-        growth: found.growth,
-        tau: found.tau,
-        family: if data.gated { family } else { 1 },
-    });
+    let comparison = comparison(one, family);
     let power: Option<Power> = comparison.and_then(|comparison| comparison.power(rule));
     let open = matches!(
         one.verdict,

@@ -21,6 +21,7 @@ pub(super) fn cell(metric: &str, better: Better, rounds: &[[f64; 3]]) -> CellDat
         treatment,
         null_of: of.map(Into::into),
         declared: of.is_none(),
+        injected: None,
     };
     CellData {
         cell: "2048".into(),

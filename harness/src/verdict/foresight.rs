@@ -80,6 +80,15 @@ impl Comparison {
         })
     }
 
+    /// The smallest effect that fails the gate with probability `wanted`; `None` when the
+    /// design leaves no estimate of noise.
+    #[must_use]
+    pub fn fails_gate(&self, rule: &Rule, wanted: f64) -> Option<f64> {
+        let precision = self.growth.after(self.rounds)?;
+        let power = power::Power::new(self.questions(rule), precision)?;
+        Some(mde::fails_gate(&power, self.tau, wanted))
+    }
+
     /// The most noise per attempt (standard deviation, natural logarithm) with which the
     /// gate is reachable: an unchanged candidate passes with probability [`WANTED`].
     /// The noise of `self` is not looked at. `None` when no noise is little enough: the

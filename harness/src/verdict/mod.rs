@@ -5,6 +5,7 @@
 
 mod beside;
 mod columns;
+pub mod control;
 pub mod decide;
 #[cfg(test)]
 mod example;

@@ -132,6 +132,7 @@ mod tests {
             treatment: 0,
             null_of: Some("base".into()),
             declared: false,
+            injected: None,
         });
         for (row, factor) in data
             .rounds

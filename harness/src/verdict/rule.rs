@@ -101,6 +101,17 @@ pub struct ArmCopy {
     /// True for an arm of the experiment, false for a null arm that the plan added. A
     /// declared arm that repeats the base is a candidate whose build changed nothing.
     pub declared: bool,
+    /// What was injected into a control arm: it is judged like a candidate and is none.
+    pub injected: Option<Injected>,
+}
+
+/// The slow-down of a control arm, as one metric sees it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Injected {
+    /// δ of the slow-down: ln(1 + percent / 100).
+    pub delta: f64,
+    /// Whether the metric can see it; a size in bytes cannot.
+    pub reaches: bool,
 }
 
 /// First question: is there an effect, and which way?

@@ -189,6 +189,7 @@ fn with_third_arm(treatment: usize) -> CellData {
         treatment,
         null_of: None,
         declared: true,
+        injected: None,
     });
     for (index, row) in data.rounds.iter_mut().enumerate() {
         let value = row[0] * [1.0003, 0.9996, 0.9999, 1.0002, 1.0005][index];
