@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes engine/tests/fixtures/tokenizers: two small tokenizers and the ids of mixed texts.
 
-    python3 -m venv /tmp/v && /tmp/v/bin/pip install tokenizers sentencepiece tiktoken
+    python3 -m venv /tmp/v && /tmp/v/bin/pip install tokenizers sentencepiece tiktoken regex
     /tmp/v/bin/python scripts/make_tokenizer_fixtures.py
 
 `bytelevel` has the shape of SmolLM2's tokenizer (digits apart, then GPT-2's byte-level BPE),
@@ -14,13 +14,12 @@ stops.
 """
 
 import json
-import random
 import tempfile
 from pathlib import Path
 
-import regex
 import sentencepiece
-import tiktoken
+from byte_level_reference import byte_level_reference
+from mixed_texts import SENTENCES, mixed_texts
 from sentencepiece import sentencepiece_model_pb2 as model_pb2
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -28,66 +27,11 @@ ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "engine/tests/fixtures/tokenizers"
 VOCABULARY = 512
 
-# The pattern of GPT-2's tokenizer (Radford et al. 2019).
-GPT2_PATTERN = (
-    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-)
-
-SENTENCES = [
-    "The road leaves the harbour along the sea wall and climbs slowly past the boat sheds.",
-    "Don't worry: it's 3.14159, they'll say, and we've 1 000 000 reasons.",
-    "Der Müller öffnet früh die Tür; süße Äpfel, größer als üblich.",
-    "L'été dernier, nous étions à Sète, où l'on goûte des huîtres.",
-    "El niño comió piñas en la montaña. ¿Cuántas? ¡Muchísimas!",
-    "Łódź, źdźbło i żółta gęś; Příliš žluťoučký kůň.",
-    "Съешь ещё этих мягких французских булок, да выпей чаю.",
-    "Η γρήγορη καφέ αλεπού πηδάει πάνω από το σκυλί.",
-    "色は匂へど散りぬるを、我が世誰ぞ常ならむ。",
-    "道可道,非常道。名可名,非常名。",
-    "키스의 고유조건은 입술끼리 만나야 한다.",
-    "نص حكيم له سر قاطع وذو شأن عظيم",
-    "דג סקרן שט בים מאוכזב ולפתע מצא חברה",
-    "ऋषियों को सताने वाले दुष्ट राक्षसों के राजा",
-    "👩‍👩‍👧‍👦 🇫🇷 👍🏽 ❤️ 🤷🏻‍♀️ 🎉🎉",
-    "e\u0301 is not é, ﬁ is a ligature, ½ a fraction, Ⅷ a number, ① too",
-    "fn main() {\n    println!(\"{}\", 1 << 10);\n}\n",
-    "def f(x):\n\treturn [i**2 for i in range(x) if i % 2 == 0]  # squares\n",
-    "{\"a\": [1, 2.5e-3, null], \"b\": \"\\u00e9\"}",
-    "https://example.org/a/b?c=d&e=%20f#g user@example.org",
-    "\x00\x01\x7f\u200b\u00a0\ufeff\u2028 control",
-    "$E = mc^2$, ∑ᵢ xᵢ² ≤ ∞, α→β, ∀x∈ℝ",
-    "AAAAAAAAAAAAAAAAAAAAAAAAA----------------====????!!!!",
-    "CamelCaseWords snake_case_words kebab-case-words SCREAMING_CASE",
-]
-
-WHITESPACE = ["", " ", "  ", "   ", "\n", "\n\n", "\t", " \n ", "\r\n", "\u00a0", "\u3000"]
-
 
 def corpus():
     texts = list(SENTENCES)
     for path in sorted((ROOT / "docs").glob("*.md")):
         texts.extend(line for line in path.read_text().splitlines() if line.strip())
-    return texts
-
-
-def mixed_texts():
-    """A few hundred texts: sentences, mixtures of them, whitespace, numbers, any characters."""
-    rng = random.Random(7)
-    texts = list(WHITESPACE) + list(SENTENCES)
-    for _ in range(120):
-        parts = []
-        for sentence in rng.sample(SENTENCES, 3):
-            start = rng.randrange(len(sentence))
-            parts.append(sentence[start : start + rng.randrange(1, 24)])
-        texts.append(rng.choice(WHITESPACE).join(parts))
-    for _ in range(60):
-        words = [str(rng.randrange(10 ** rng.randrange(1, 9))) for _ in range(4)]
-        texts.append(rng.choice([" ", ",", ".", "  ", "-"]).join(words))
-    for _ in range(60):
-        texts.append("".join(rng.choice(WHITESPACE + ["a", "Z", "9", "é", "."]) for _ in range(12)))
-    for _ in range(60):
-        points = (rng.randrange(0x20, 0x2FFFF) for _ in range(8))
-        texts.append("".join(chr(p) for p in points if not 0xD800 <= p < 0xE000))
     return texts
 
 
@@ -108,40 +52,6 @@ def train_bytelevel():
     )
     tokenizer.train_from_iterator(corpus(), trainer)
     return tokenizer
-
-
-def bytes_of_characters():
-    """GPT-2's map from printable characters to bytes, turned round."""
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    table = {chr(byte): byte for byte in plain}
-    others = [byte for byte in range(256) if byte not in plain]
-    table.update({chr(256 + index): byte for index, byte in enumerate(others)})
-    return table
-
-
-def bytelevel_reference(tokenizer):
-    """An encoder by tiktoken that knows only the ranks."""
-    table = bytes_of_characters()
-    data = json.loads(tokenizer.to_str())["model"]
-    as_bytes = lambda token: bytes(table[character] for character in token)
-    ranks, id_of_rank = {}, []
-    for byte in range(256):
-        ranks[bytes([byte])] = byte
-    vocabulary = {as_bytes(t): i for t, i in data["vocab"].items() if not t.startswith("<|")}
-    for left, right in data["merges"]:
-        ranks[as_bytes(left) + as_bytes(right)] = len(ranks)
-    id_of_rank = {rank: vocabulary[token] for token, rank in ranks.items()}
-    encoding = tiktoken.Encoding(
-        "reference", pat_str=GPT2_PATTERN, mergeable_ranks=ranks, special_tokens={}
-    )
-
-    def encode(text):
-        ids = []
-        for piece in regex.split(r"(\p{N})", text):
-            ids.extend(id_of_rank[rank] for rank in encoding.encode_ordinary(piece))
-        return ids
-
-    return encode
 
 
 def train_sentencepiece(folder):
@@ -272,7 +182,9 @@ def write(name, tokenizer, settings):
 
 def main():
     bytelevel = train_bytelevel()
-    reference = bytelevel_reference(bytelevel)
+    model = json.loads(bytelevel.to_str())["model"]
+    plain = {t: i for t, i in model["vocab"].items() if not t.startswith("<|")}
+    reference = byte_level_reference(plain, model["merges"])
     with tempfile.TemporaryDirectory() as folder:
         processor, proto = train_sentencepiece(folder)
     pieces = rebuilt(proto)
