@@ -18,7 +18,7 @@ use std::time::Instant;
 use half::f16;
 use mlxcel_engine::backend::cpu::kernel::{
     Activations, AffineSource, AlignedBuffer, AttentionShape, DecodeScratch, FloatKind,
-    FloatSource, Gate, Isa, KernelChoice, Kernels, KvSegment, KvView, PrefillQueries,
+    FloatSource, Gate, Isa, KernelChoice, Kernels, KvRing, KvSegment, KvView, PrefillQueries,
     QuantisedMatrix, decode_attention, gated_product, prefill_attention, product, share,
 };
 
@@ -287,10 +287,16 @@ fn decode(kernels: &Kernels) {
                 values: &values,
                 slots: rows,
             };
+            let ring = KvRing {
+                view,
+                ring_slots: rows,
+                oldest_slot: rows / 3,
+                rows,
+            };
             let q = numbers(heads * head_dim);
             let mut out = vec![0.0; q.len()];
             let mut scratch = DecodeScratch::new();
-            let run = || decode_attention(kernels, &shape, view, rows, &q, &mut scratch, &mut out);
+            let run = || decode_attention(kernels, &shape, ring, &q, &mut scratch, &mut out);
             let spread = measure(run, 50);
             let operations = 4.0 * (heads * rows * head_dim) as f64;
             println!(

@@ -52,16 +52,20 @@ const MODELS: [Model; 2] = [
 enum Way {
     Nothing,
     Again,
+    Slack,
     OwnCopies,
     InAppend,
 }
 
-const WAYS: [(Way, &str); 4] = [
+const WAYS: [(Way, &str); 5] = [
     (Way::Nothing, "nothing"),
     (Way::Again, "again"),
+    (Way::Slack, "slack"),
     (Way::OwnCopies, "own copies"),
     (Way::InAppend, "in append"),
 ];
+
+const SLACK_ROWS: usize = 2;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let kernels = Kernels::new(KernelChoice::Best, 1)?;
@@ -89,40 +93,51 @@ fn rows(kernels: &Kernels, model: &Model) {
     let width = model.kv_heads * model.head_dim;
     let source = vec![0.5f32; width];
     // A key and a value buffer a layer, so that nothing is in a cache by accident.
-    let mut buffers: Vec<AlignedBuffer<f16>> = (0..2 * model.layers)
-        .map(|_| AlignedBuffer::zeroed(width * model.window))
-        .collect();
+    let buffers = |slots: usize| -> Vec<AlignedBuffer<f16>> {
+        let buffer = |_| AlignedBuffer::zeroed(width * slots);
+        (0..2 * model.layers).map(buffer).collect()
+    };
+    let mut plain = buffers(model.window);
+    let mut with_slack = buffers(model.window + SLACK_ROWS);
     let mut kept = vec![vec![f16::ZERO; width]; 2 * model.layers];
     let mut token = 0;
     compare(|way| {
         token += 1;
-        let slot = token % model.window;
+        let (buffers, slots) = match way {
+            Way::Slack => (&mut with_slack, model.window + SLACK_ROWS),
+            _ => (&mut plain, model.window),
+        };
+        let slot = token % slots;
         for (buffer, kept) in buffers.iter_mut().zip(&mut kept) {
             if way == Way::InAppend {
-                replace_row(kernels, &shape, &source, buffer, model.window, slot, kept);
+                replace_row(kernels, &shape, &source, buffer, slots, slot, kept);
                 continue;
             }
             if way == Way::OwnCopies {
                 for (head, to) in kept.chunks_exact_mut(model.head_dim).enumerate() {
-                    let start = (head * model.window + slot) * model.head_dim;
+                    let start = (head * slots + slot) * model.head_dim;
                     to.copy_from_slice(&buffer[start..start + model.head_dim]);
                 }
                 black_box(&mut *kept);
             }
             let row = source.len();
-            write_rows(kernels, &shape, &source, row, 1, buffer, model.window, slot);
+            write_rows(kernels, &shape, &source, row, 1, buffer, slots, slot);
         }
     });
 }
 
 /// The host's part: moving the cursor of one kind of cache, logged or not.
 fn cursors() {
-    let cursor = CacheCursor::Rotating(RotatingCursor::new(512));
-    let mut bare = cursor.clone();
-    let mut logged = RewindableCache::new(cursor, 2);
+    let ring = |slack| CacheCursor::Rotating(RotatingCursor::with_slack(512, slack));
+    let mut bare = ring(0);
+    let mut logged = RewindableCache::new(ring(0), 2);
+    let mut slack = RewindableCache::new(ring(SLACK_ROWS), 2);
     compare(|way| match way {
         Way::Nothing | Way::Again => {
             black_box(bare.append(1));
+        }
+        Way::Slack => {
+            black_box(slack.append(1, Some(SaveMethod::InAppend)));
         }
         Way::OwnCopies => {
             black_box(logged.append(1, Some(SaveMethod::OwnCopies)));

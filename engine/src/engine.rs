@@ -11,7 +11,8 @@ use crate::backend::interface::{
 use crate::device_profile::DeviceProfile;
 use crate::error::{BackendError, LoadError};
 use crate::kv_cache::{
-    CacheCursor, CacheUndo, FullCursor, RewindableCache, RotatingCursor, RowUndo, SaveMethod,
+    CacheCursor, CacheUndo, FullCursor, RewindRefusal, RewindableCache, RotatingCursor, RowUndo,
+    SaveMethod,
 };
 use crate::model::census::Census;
 use crate::model::family::{CacheKind, cache_kinds, layer_cache_kind};
@@ -274,11 +275,20 @@ impl Engine {
         self.shared.prefill_chunk_tokens
     }
 
-    /// An empty sequence.
+    /// An empty sequence that can take back [`REWIND_DEPTH`] steps and saves nothing for it.
     ///
     /// # Errors
     /// When the device has stopped.
     pub fn new_sequence(&self) -> Result<Sequence, BackendError> {
+        self.new_sequence_with_slack(REWIND_DEPTH)
+    }
+
+    /// An empty sequence whose windowed caches have `slack_rows` rows more than their window. With
+    /// fewer than [`REWIND_DEPTH`], steps that are to be taken back save what they overwrite.
+    ///
+    /// # Errors
+    /// When the device has stopped.
+    pub fn new_sequence_with_slack(&self, slack_rows: usize) -> Result<Sequence, BackendError> {
         let id = self
             .shared
             .backend
@@ -286,7 +296,7 @@ impl Engine {
         let cursor = |kind: &CacheKind| match *kind {
             CacheKind::Full => CacheCursor::Full(FullCursor::default()),
             CacheKind::Rotating { window_tokens } => {
-                CacheCursor::Rotating(RotatingCursor::new(window_tokens))
+                CacheCursor::Rotating(RotatingCursor::with_slack(window_tokens, slack_rows))
             }
         };
         let cache = |kind| RewindableCache::new(cursor(kind), REWIND_DEPTH);
@@ -307,11 +317,6 @@ impl Engine {
     /// When the step failed or the ticket is not outstanding.
     pub fn read(&self, ticket: Ticket) -> Result<StepOutput, BackendError> {
         self.shared.backend.read(ticket)
-    }
-
-    /// What the device has done for rewinding, of all sequences, by the steps that were read.
-    pub fn undo_work(&self) -> UndoWork {
-        self.shared.backend.undo_work()
     }
 
     /// Layers whose cache is of the kind `cache_kind`.
@@ -402,13 +407,19 @@ impl Sequence {
         self.undo
     }
 
-    /// Opens or closes the speculative scope: inside, single-token steps save what they overwrite,
-    /// in the given way, so that up to [`REWIND_DEPTH`] of them can be taken back.
+    /// What the device has done for taking its steps back, by the steps that were read.
+    pub fn undo_work(&self) -> UndoWork {
+        self.engine.shared.backend.undo_work(self.id)
+    }
+
+    /// Opens or closes the speculative scope: inside, single-token steps save what they overwrite in
+    /// the given way, where there is too little slack to go without, so that up to [`REWIND_DEPTH`]
+    /// of them can be taken back.
     pub fn set_speculative(&mut self, scope: Option<SaveMethod>) {
         self.scope = scope;
     }
 
-    /// Whether the next token overwrites one that is visible to it or to the ones before it.
+    /// Whether a window is full, so that the next token pushes one out of it.
     pub fn is_window_full(&self) -> bool {
         self.caches.iter().any(RewindableCache::is_window_full)
     }
@@ -484,8 +495,25 @@ impl Sequence {
         if appends == 0 {
             return Ok(());
         }
+        self.take_back(appends, |cache| cache.rewind(appends))
+    }
+
+    /// Takes back the newest single-token step where nothing was recorded, because it failed. What
+    /// follows is exact, but nothing before that step can be taken back any more.
+    ///
+    /// # Errors
+    /// When the newest step was a chunk, or the device has stopped; the sequence is then as it was.
+    pub fn retract(&mut self) -> Result<(), BackendError> {
+        self.take_back(1, RewindableCache::retract)
+    }
+
+    fn take_back(
+        &mut self,
+        appends: usize,
+        how: impl Fn(&mut RewindableCache) -> Result<CacheUndo, RewindRefusal>,
+    ) -> Result<(), BackendError> {
         let mut caches = self.caches.clone();
-        let undo: Result<Vec<_>, _> = caches.iter_mut().map(|c| c.rewind(appends)).collect();
+        let undo: Result<Vec<_>, _> = caches.iter_mut().map(how).collect();
         let undo = undo.map_err(|refusal| BackendError::CannotRewind {
             reason: refusal.to_string(),
         })?;

@@ -15,15 +15,24 @@ fn cache() -> &'static Path {
 }
 
 fn parity(arguments: &str) -> Output {
+    parity_with("slack", arguments)
+}
+
+fn parity_with(undo: &str, arguments: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_mlxcel-engine-parity"))
         .args(arguments.split_whitespace())
         .env("MLXCEL_SYNTH_CACHE", cache())
+        .env("MLXCEL_UNDO", undo)
         .output()
         .unwrap()
 }
 
 fn json(arguments: &str) -> (Option<i32>, Value) {
-    let output = parity(&format!("{arguments} --json"));
+    json_with("slack", arguments)
+}
+
+fn json_with(undo: &str, arguments: &str) -> (Option<i32>, Value) {
+    let output = parity_with(undo, &format!("{arguments} --json"));
     let code = output.status.code();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     let report = serde_json::from_slice(&output.stdout);
@@ -52,6 +61,26 @@ fn every_path_gives_the_same_text_in_every_family_and_arithmetic() {
 }
 
 #[test]
+fn every_undo_policy_that_can_go_on_passes() {
+    for undo in ["slack", "in_append", "own_copies", "sync_once_full"] {
+        for arithmetic in ["fast", "float32"] {
+            let arguments =
+                format!("-m synthetic:tiny-gemma3 --expect-identical --arithmetic {arithmetic}");
+            let (code, report) = json_with(undo, &arguments);
+            assert_eq!(code, Some(0), "{undo}: {report}");
+            assert_eq!(report["undo_policy"], undo);
+            let rows = &report["rows"][2]["statistics"]["undo_rows_recorded"];
+            let records = ["in_append", "own_copies"].contains(&undo);
+            assert_eq!(rows.as_u64().unwrap() > 0, records, "{undo}: {rows}");
+        }
+    }
+    let output = parity_with("discard", "-m synthetic:tiny-gemma3");
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("cannot be continued"), "{error}");
+}
+
+#[test]
 fn the_default_text_crosses_the_window() {
     let (_, report) = json("-m synthetic:tiny-gemma3");
     let prompt = report["prompt_tokens"].as_u64().unwrap();
@@ -69,7 +98,7 @@ fn a_planted_rewind_bug_turns_it_red() {
         let arguments = format!(
             "-m synthetic:tiny-gemma3 --expect-identical --plant-rewind-bug --arithmetic {arithmetic}"
         );
-        let (code, report) = json(&arguments);
+        let (code, report) = json_with("in_append", &arguments);
         assert_eq!(code, Some(1), "{arguments}");
         assert_eq!(report["passed"], false);
         let rows = report["rows"].as_array().unwrap();

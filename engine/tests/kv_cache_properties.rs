@@ -35,11 +35,10 @@ impl Rows {
         );
     }
 
-    /// Positions that the query at `position` sees, sorted.
+    /// Positions that the query at `position` sees, in the order in which it visits them.
     fn seen(&self, plan: &CachePlan, position: usize) -> Vec<usize> {
-        let mut seen = self.0[visible_rows(plan.view, plan.physical_rows, position)].to_vec();
-        seen.sort_unstable();
-        seen
+        let visible = visible_rows(plan.view, plan.physical_rows, position);
+        visible.map(|row| self.0[row]).collect()
     }
 }
 
@@ -76,8 +75,12 @@ fn appends() -> impl Strategy<Value = Vec<usize>> {
 
 proptest! {
     #[test]
-    fn a_rotating_cache_shows_exactly_the_window(window in 1usize..9, appends in appends()) {
-        let cursor = CacheCursor::Rotating(RotatingCursor::new(window));
+    fn a_rotating_cache_shows_exactly_the_window_oldest_first(
+        window in 1usize..9,
+        slack in 0usize..4,
+        appends in appends(),
+    ) {
+        let cursor = CacheCursor::Rotating(RotatingCursor::with_slack(window, slack));
         follow(cursor, Some(window), &appends);
     }
 
@@ -87,15 +90,16 @@ proptest! {
     }
 
     #[test]
-    fn a_ring_never_holds_more_than_its_window_after_a_single_token(
+    fn a_ring_never_holds_more_than_its_window_and_slack_after_a_single_token(
         window in 1usize..9,
+        slack in 0usize..4,
         appends in appends(),
     ) {
-        let mut cursor = RotatingCursor::new(window);
+        let mut cursor = RotatingCursor::with_slack(window, slack);
         for &tokens in &appends {
             let plan = cursor.append(tokens);
             if tokens == 1 {
-                prop_assert!(plan.physical_rows <= window);
+                prop_assert!(plan.physical_rows <= window + slack);
             } else {
                 prop_assert!(plan.physical_rows < window + tokens);
             }
@@ -146,6 +150,29 @@ fn a_ring_has_wrapped_once_a_slot_is_written_again() {
     }
     cursor.append(1);
     assert!(cursor.has_wrapped());
+}
+
+#[test]
+fn a_ring_with_slack_has_wrapped_when_one_without_has() {
+    let (mut plain, mut slack) = (RotatingCursor::new(4), RotatingCursor::with_slack(4, 2));
+    for tokens in [1, 1, 1, 1, 1, 1, 1, 3, 1] {
+        plain.append(tokens);
+        slack.append(tokens);
+        assert_eq!(plain.has_wrapped(), slack.has_wrapped());
+    }
+}
+
+#[test]
+fn a_full_window_is_not_moved_again_for_its_slack() {
+    let mut cursor = RotatingCursor::with_slack(512, 2);
+    cursor.append(512);
+    assert_eq!(cursor.append(1).capacity_rows, 514);
+    let mut growing = RotatingCursor::with_slack(512, 2);
+    let capacities: Vec<usize> = (0..520).map(|_| growing.append(1).capacity_rows).collect();
+    assert_eq!(
+        (capacities[0], capacities[256], capacities[519]),
+        (256, 514, 514)
+    );
 }
 
 #[test]

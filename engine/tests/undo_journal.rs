@@ -30,8 +30,12 @@ struct Twin {
 
 impl Twin {
     fn rotating(window: usize) -> Self {
-        let cursor = CacheCursor::Rotating(RotatingCursor::new(window));
-        Self::new(cursor, Some(window))
+        Self::ring(window, 0)
+    }
+
+    fn ring(window: usize, slack: usize) -> Self {
+        let cursor = RotatingCursor::with_slack(window, slack);
+        Self::new(CacheCursor::Rotating(cursor), Some(window))
     }
 
     fn new(cursor: CacheCursor, window: Option<usize>) -> Self {
@@ -75,8 +79,7 @@ impl Twin {
     fn check(&self, plan: &CachePlan, tokens: usize) {
         for position in self.list.len() - tokens..self.list.len() {
             let visible = visible_rows(plan.view, plan.physical_rows, position);
-            let mut seen = self.rows[visible].to_vec();
-            seen.sort_unstable();
+            let seen: Vec<i64> = visible.map(|row| self.rows[row]).collect();
             let oldest = self.window.map_or(0, |w| (position + 1).saturating_sub(w));
             assert_eq!(seen, self.list[oldest..=position]);
         }
@@ -100,13 +103,20 @@ impl Twin {
         self.rows.truncate(undo.physical_rows);
     }
 
-    /// The rows, and the cursor, as a single token would find them.
+    /// The rows, and the cursor, as a single token would find them. Rows of a ring's slack are out
+    /// of sight, and may differ.
     fn state(&self) -> (Vec<i64>, CacheCursor) {
         match self.cache.cursor() {
             CacheCursor::Rotating(cursor) => {
-                let (cursor, compact) = cursor.trimmed_to_window();
+                let (cursor, compact) = cursor.trimmed_to_ring();
                 let rows = compact.map_or(&self.rows[..], |c| &self.rows[c.head.0..c.head.1]);
-                (rows.to_vec(), CacheCursor::Rotating(cursor))
+                let mut rows = rows.to_vec();
+                for spare in cursor.window_tokens()..rows.len() {
+                    let back = spare + 1;
+                    let slot = (cursor.next_slot() + rows.len() - back) % rows.len();
+                    rows[slot] = NEVER;
+                }
+                (rows, CacheCursor::Rotating(cursor))
             }
             full @ CacheCursor::Full(_) => (self.rows.clone(), full.clone()),
         }
@@ -115,7 +125,13 @@ impl Twin {
 
 /// A prompt, some tokens, then `speculative` tokens that are taken back again.
 fn rewound(window: usize, prompt: usize, decoded: usize, speculative: usize) {
-    let mut twin = Twin::rotating(window);
+    for slack in [0, 2] {
+        rewound_in(Twin::ring(window, slack), prompt, decoded, speculative);
+    }
+}
+
+fn rewound_in(mut twin: Twin, prompt: usize, decoded: usize, speculative: usize) {
+    let window = twin.window.unwrap();
     twin.append(prompt, false);
     for _ in 0..decoded {
         twin.append(1, false);
@@ -125,7 +141,8 @@ fn rewound(window: usize, prompt: usize, decoded: usize, speculative: usize) {
         twin.append(1, true);
     }
     twin.rewind(speculative).unwrap();
-    let case = format!("window {window}, ({prompt}, {decoded}), {speculative}");
+    let cursor = twin.cache.cursor();
+    let case = format!("{cursor:?}, ({prompt}, {decoded}), {speculative}");
     assert_eq!(twin.state(), before, "{case}");
     for _ in 0..3 * window {
         twin.append(1, false);
@@ -257,6 +274,70 @@ fn an_overwrite_outside_the_scope_is_logged_and_refused() {
 }
 
 #[test]
+fn a_ring_with_slack_saves_nothing_and_needs_no_scope() {
+    let mut twin = Twin::ring(4, 2);
+    twin.append(5, false);
+    for decoded in 0..20 {
+        let before = twin.state();
+        for _ in 0..2 {
+            let plan = twin
+                .cache
+                .append(1, (decoded % 2 == 0).then(SaveMethod::default));
+            assert_eq!(plan.save, None);
+            twin.obey(&plan, 1);
+        }
+        twin.rewind(2).unwrap();
+        assert_eq!(twin.state(), before, "{decoded}");
+        twin.append(1, false);
+    }
+    let (appends, logged) = (3, 2);
+    twin.append(1, true);
+    let beyond = RewindRefusal::BeyondLog { appends, logged };
+    assert_eq!(
+        refused(&mut twin, appends),
+        beyond,
+        "no deeper than a journal"
+    );
+}
+
+#[test]
+fn a_ring_with_too_little_slack_saves_as_one_without() {
+    let mut twin = Twin::ring(4, 1);
+    twin.append(9, false);
+    let saves = |twin: &mut Twin, scope: Option<SaveMethod>| twin.cache.append(1, scope).save;
+    assert!(saves(&mut twin, Some(SaveMethod::InAppend)).is_some());
+}
+
+#[test]
+fn the_newest_append_can_be_retracted_though_its_row_is_lost() {
+    for mut twin in [Twin::rotating(4), Twin::ring(4, 2)] {
+        twin.append(5, false);
+        twin.append(1, false);
+        twin.append(1, false);
+        let undo = twin.cache.retract().unwrap();
+        twin.take_back(&undo);
+        twin.list.pop();
+        let nothing_logged = RewindRefusal::BeyondLog {
+            appends: 1,
+            logged: 0,
+        };
+        assert_eq!(
+            refused(&mut twin, 1),
+            nothing_logged,
+            "the row before it is lost"
+        );
+        let mut chunk = twin.clone();
+        chunk.append(3, false);
+        for _ in 0..9 {
+            twin.append(1, false);
+        }
+    }
+    let mut chunk = Twin::rotating(4);
+    chunk.append(3, false);
+    assert!(chunk.cache.retract().is_err(), "a chunk was not logged");
+}
+
+#[test]
 fn a_token_outside_the_scope_that_overwrites_nothing_can_be_taken_back() {
     let mut twin = Twin::rotating(4);
     twin.append(2, false);
@@ -306,6 +387,8 @@ proptest! {
     fn what_was_taken_back_never_happened(window in 1usize..9, actions in actions()) {
         for mut twin in [
             Twin::rotating(window),
+            Twin::ring(window, 2),
+            Twin::ring(window, 3),
             Twin::new(CacheCursor::Full(FullCursor::default()), None),
         ] {
             for action in &actions {

@@ -379,7 +379,7 @@ pub struct KernelReport {
     pub kv_dtype: String,
 }
 
-/// What a device did so that steps can be taken back, since it started.
+/// What a device did so that steps of one sequence can be taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct UndoWork {
     /// Rows copied before they were overwritten; a key and a value are two.
@@ -391,6 +391,16 @@ pub struct UndoWork {
 }
 
 impl UndoWork {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            rows_copied: self.rows_copied + other.rows_copied,
+            launches: self.launches + other.launches,
+            rows_restored: self.rows_restored + other.rows_restored,
+        }
+    }
+
     /// What was done since `earlier`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
@@ -445,6 +455,6 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
     /// When the device has stopped.
     fn rewind(&self, sequence: SequenceId, undo: Vec<CacheUndo>) -> Result<(), BackendError>;
 
-    /// What has been done for rewinding so far, by the steps that were read.
-    fn undo_work(&self) -> UndoWork;
+    /// What has been done for rewinding a sequence so far, by its steps that were read.
+    fn undo_work(&self, sequence: SequenceId) -> UndoWork;
 }

@@ -226,14 +226,14 @@ fn warm_up(
     arguments: &Arguments,
     lookahead: LookaheadOptions,
 ) -> Result<LogitsDigest, BackendError> {
-    let mut sequence = engine.new_sequence()?;
+    let choice = arguments.decode_loop.choice(lookahead);
+    let mut sequence = choice.new_sequence(engine)?;
     // An end token is no reason to warm up less.
     let stop = StopRule {
         max_tokens: decode_tokens + 1,
         end_tokens: Vec::new(),
     };
     let sampler = Sampler::new(arguments.sampler_options());
-    let choice = arguments.decode_loop.choice(lookahead);
     let mut decoder = choice.over(&mut sequence, sampler, stop, true);
     let mut hash = Sha256::new();
     let mut finite = true;
@@ -272,7 +272,7 @@ fn measured_pass(
     let mut tokens = Vec::with_capacity(decode_tokens + 1);
 
     let start = Instant::now();
-    let mut sequence = engine.new_sequence()?;
+    let mut sequence = choice.new_sequence(engine)?;
     let prefill_start = Instant::now();
     let mut decoder = choice.over(&mut sequence, sampler, stop, false);
     tokens.push(decoder.prefill(prompt)?.token);

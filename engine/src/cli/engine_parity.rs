@@ -6,10 +6,10 @@ use anyhow::Context;
 
 use super::exit_code::{FAILURE, SUCCESS};
 use super::progress::ByteProgress;
-use super::{model_argument, version};
+use super::{model_argument, overrides, version};
 use crate::bench::arguments::{ArithmeticArgument, BackendArgument};
 use crate::bench::prompt::Tokenizer;
-use crate::decode::SamplerOptions;
+use crate::decode::{SamplerOptions, UndoPolicy};
 use crate::parity::{ParityOptions, default_prompt_tokens, parity};
 use crate::{Engine, LoadOptions, backend};
 
@@ -78,6 +78,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         ..LoadOptions::default()
     };
     backend::require(options.backend)?;
+    let undo = overrides::lookahead_options()?.undo;
+    anyhow::ensure!(
+        undo != UndoPolicy::Discard,
+        "{}: a text that was decoded with discard cannot be continued, so there is nothing to compare",
+        overrides::UNDO
+    );
+    anyhow::ensure!(
+        undo != UndoPolicy::Slack || !arguments.plant_rewind_bug,
+        "with slack no row is put back, so none can be left out: set {}=in_append",
+        overrides::UNDO
+    );
     let folder = model_argument::folder(model)?;
     let mut bar = ByteProgress::new(format!("loading {model}"));
     let engine = Engine::load(&folder, &options, &mut |progress| {
@@ -98,6 +109,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
             top_p: 0.95,
             seed: arguments.seed,
         },
+        undo,
         plant_rewind_bug: arguments.plant_rewind_bug,
     };
     let report = parity(&engine, &prompt, &options)?;

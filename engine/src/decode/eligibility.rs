@@ -19,6 +19,8 @@ pub enum SyncReason {
     /// The host chooses the tokens (history penalties, masks, log probabilities), so a step cannot
     /// be queued before the token it follows is known.
     HostSampling,
+    /// The policy saves nothing, and a ring has no slack to go without.
+    CacheWithoutSlack,
     /// The window is full, and the user chose to run ahead only until then.
     WindowFull,
     /// The device refused a step ahead, so the rest of the text goes without.
@@ -32,6 +34,7 @@ impl SyncReason {
             Self::ForcedSync => "forced_sync",
             Self::CacheCannotRewind => "cache_cannot_rewind",
             Self::HostSampling => "host_sampling",
+            Self::CacheWithoutSlack => "cache_without_slack",
             Self::WindowFull => "window_full",
             Self::SubmitFailed => "submit_failed",
         }
@@ -50,8 +53,11 @@ pub struct LookaheadParams {
 /// What running ahead costs, and what it leaves: each way gives the same tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UndoPolicy {
-    /// Each append saves what it overwrites: exact, and no extra work for the device.
+    /// Rings with as much slack as is ever outstanding: exact, and what is overwritten has been out
+    /// of sight for so long that nothing needs to be saved or put back.
     #[default]
+    Slack,
+    /// Each append saves what it overwrites: exact, and no work of its own for the device.
     InAppend,
     /// Two copies of a row for each windowed layer and token, before the append: exact, and the
     /// plainest form, which the others are compared with.
@@ -65,7 +71,8 @@ pub enum UndoPolicy {
 
 impl UndoPolicy {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
+        Self::Slack,
         Self::InAppend,
         Self::OwnCopies,
         Self::SyncOnceFull,
@@ -77,15 +84,25 @@ impl UndoPolicy {
         match self {
             Self::InAppend => "in_append",
             Self::OwnCopies => "own_copies",
+            Self::Slack => "slack",
             Self::SyncOnceFull => "sync_once_full",
             Self::Discard => "discard",
+        }
+    }
+
+    /// Rows beyond the window that a sequence's rings need for it.
+    pub fn slack_rows(self) -> usize {
+        match self {
+            Self::Slack => OUTSTANDING_APPENDS,
+            Self::InAppend | Self::OwnCopies | Self::SyncOnceFull | Self::Discard => 0,
         }
     }
 
     fn params(self) -> LookaheadParams {
         LookaheadParams {
             record: match self {
-                Self::InAppend | Self::SyncOnceFull => Some(SaveMethod::InAppend),
+                // In a ring with slack the scope finds nothing to save.
+                Self::InAppend | Self::SyncOnceFull | Self::Slack => Some(SaveMethod::InAppend),
                 Self::OwnCopies => Some(SaveMethod::OwnCopies),
                 Self::Discard => None,
             },
@@ -116,6 +133,8 @@ pub fn lookahead_params(
         Err(SyncReason::ForcedSync)
     } else if options.undo != UndoPolicy::Discard && !can_unwind_lookahead(caches) {
         Err(SyncReason::CacheCannotRewind)
+    } else if options.undo == UndoPolicy::Slack && !can_unwind_without_saving(caches) {
+        Err(SyncReason::CacheWithoutSlack)
     } else if host_sampling {
         Err(SyncReason::HostSampling)
     } else {
@@ -125,10 +144,20 @@ pub fn lookahead_params(
 
 /// Whether every cache can take back exactly what the pipeline may have outstanding.
 pub fn can_unwind_lookahead(caches: &[RewindableCache]) -> bool {
-    caches.iter().all(|cache| {
-        let most = cache.guaranteed_rewind();
-        most.is_none_or(|most| most >= OUTSTANDING_APPENDS)
-    })
+    all_take_back(caches, RewindableCache::guaranteed_rewind)
+}
+
+/// The same, where nothing is saved.
+fn can_unwind_without_saving(caches: &[RewindableCache]) -> bool {
+    all_take_back(caches, RewindableCache::rewind_without_saving)
+}
+
+fn all_take_back(
+    caches: &[RewindableCache],
+    most: impl Fn(&RewindableCache) -> Option<usize>,
+) -> bool {
+    let enough = |cache| most(cache).is_none_or(|most| most >= OUTSTANDING_APPENDS);
+    caches.iter().all(enough)
 }
 
 #[cfg(test)]
@@ -152,8 +181,29 @@ mod tests {
     }
 
     #[test]
+    fn going_without_saved_rows_needs_slack() {
+        let slack = LookaheadOptions {
+            undo: UndoPolicy::Slack,
+            ..LookaheadOptions::default()
+        };
+        let ring = |rows| {
+            let cursor = RotatingCursor::with_slack(4, rows);
+            RewindableCache::new(CacheCursor::Rotating(cursor), 2)
+        };
+        let params = |caches: &[RewindableCache]| lookahead_params(slack, caches, false);
+        assert!(params(&[full(), ring(UndoPolicy::Slack.slack_rows())]).is_ok());
+        assert_eq!(
+            params(&[full(), ring(1)]),
+            Err(SyncReason::CacheWithoutSlack)
+        );
+    }
+
+    #[test]
     fn each_obstacle_has_its_reason_and_the_users_word_comes_first() {
-        let free = LookaheadOptions::default();
+        let free = LookaheadOptions {
+            undo: UndoPolicy::InAppend,
+            ..LookaheadOptions::default()
+        };
         let forced = LookaheadOptions {
             force_sync: true,
             ..free

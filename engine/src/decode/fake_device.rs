@@ -124,11 +124,9 @@ fn choose(seen: &[Vec<Row>], sampling: Sampling) -> u32 {
         hash ^= hash >> 29;
     };
     for rows in seen {
-        let mut rows = rows.clone();
-        rows.sort_unstable();
         for (position, token) in rows {
-            mix(position as u64);
-            mix(u64::from(token));
+            mix(*position as u64);
+            mix(u64::from(*token));
         }
     }
     (hash % VOCABULARY) as u32
@@ -198,7 +196,7 @@ impl State {
             layer.write(plan, step.first_position, &tokens);
             let position = step.first_position + tokens.len() - 1;
             let visible = visible_rows(plan.view, plan.physical_rows, position);
-            seen.push(layer.rows[visible].to_vec());
+            seen.push(visible.map(|row| layer.rows[row]).collect());
             if let Some(save) = plan.save {
                 self.work.rows_copied += 2;
                 self.work.launches += 2 * u64::from(save.method == SaveMethod::OwnCopies);
@@ -311,7 +309,7 @@ impl Backend for FakeDevice {
         Ok(())
     }
 
-    fn undo_work(&self) -> UndoWork {
+    fn undo_work(&self, _: SequenceId) -> UndoWork {
         self.state().work
     }
 }

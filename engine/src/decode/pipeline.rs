@@ -79,7 +79,7 @@ impl<'a> DirectEngine<'a> {
         stop: StopRule,
         options: LookaheadOptions,
     ) -> Self {
-        let undo_before = (sequence.undo_count(), sequence.engine().undo_work());
+        let undo_before = (sequence.undo_count(), sequence.undo_work());
         let lookahead = lookahead_params(options, sequence.caches(), false);
         Self {
             committed_tokens: sequence.offset_tokens(),
@@ -237,7 +237,7 @@ impl<'a> DirectEngine<'a> {
     pub fn statistics(&self) -> DecodeStatistics {
         let (count_before, work_before) = self.undo_before;
         let count = self.sequence.undo_count();
-        let work = self.sequence.engine().undo_work().since(work_before);
+        let work = self.sequence.undo_work().since(work_before);
         DecodeStatistics {
             decode_path: "engine",
             lookahead_steps: self.lookahead_steps,
@@ -316,6 +316,10 @@ impl<'a> DirectEngine<'a> {
             }
             Err(error) => {
                 self.sampler = sampler_before;
+                if self.sequence.offset_tokens() > self.committed_tokens {
+                    // Where even that fails the device has stopped, and the next call says so.
+                    let _ = self.sequence.retract();
+                }
                 Err(error)
             }
         }
@@ -397,7 +401,7 @@ impl<'a> DirectEngine<'a> {
         }
         Err(BackendError::CannotRewind {
             reason: format!(
-                "a synchronous step failed: {fed} tokens were fed, {committed} of them for good"
+                "a failed step was not taken back: {fed} tokens were fed, {committed} for good"
             ),
         })
     }

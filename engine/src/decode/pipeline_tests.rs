@@ -27,6 +27,10 @@ const UNTIL_FULL: LookaheadOptions = LookaheadOptions {
     force_sync: false,
     undo: UndoPolicy::SyncOnceFull,
 };
+const SLACK: LookaheadOptions = LookaheadOptions {
+    force_sync: false,
+    undo: UndoPolicy::Slack,
+};
 const DISCARDING: LookaheadOptions = LookaheadOptions {
     force_sync: false,
     undo: UndoPolicy::Discard,
@@ -92,14 +96,8 @@ struct Text {
     sampler: Sampler,
 }
 
-/// Decodes until `ending` or the budget; failed steps are tried again. False: a synchronous step
-/// failed, so the sequence refuses to go on.
-fn decode(
-    text: &mut Text,
-    prompt: &[u32],
-    ending: Option<Ending>,
-    options: LookaheadOptions,
-) -> bool {
+/// Decodes until `ending` or the budget; failed steps are tried again.
+fn decode(text: &mut Text, prompt: &[u32], ending: Option<Ending>, options: LookaheadOptions) {
     let before = text.tokens.len();
     let mut stop = budget(TOKENS - before);
     let cancel = Arc::new(AtomicBool::new(false));
@@ -121,8 +119,7 @@ fn decode(
             decoder.prefill(prompt).unwrap();
         }
     }
-    let mut usable = true;
-    while usable {
+    loop {
         match ending {
             Some(Ending::Caller(at)) if reaches(at, &decoder) => {
                 decoder.end(StopReason::Callback).unwrap();
@@ -137,14 +134,12 @@ fn decode(
         match decoder.next() {
             Ok(Some(_)) => {}
             Ok(None) => break,
-            Err(BackendError::CannotRewind { .. }) => usable = false,
             // Every fault strikes once, so trying again gets past it.
             Err(error) => assert_eq!(error, failure()),
         }
     }
     text.tokens.extend_from_slice(decoder.tokens());
     text.sampler = decoder.sampler();
-    usable
 }
 
 fn check(prompt: &[u32], disturbances: &[Disturbance], options: LookaheadOptions) {
@@ -157,7 +152,9 @@ fn check(prompt: &[u32], disturbances: &[Disturbance], options: LookaheadOptions
         .collect();
     let engine = engine(&faults, usize::MAX);
     let mut text = Text {
-        sequence: engine.new_sequence().unwrap(),
+        sequence: engine
+            .new_sequence_with_slack(options.undo.slack_rows())
+            .unwrap(),
         tokens: Vec::new(),
         sampler: sampler(),
     };
@@ -170,15 +167,9 @@ fn check(prompt: &[u32], disturbances: &[Disturbance], options: LookaheadOptions
         if text.tokens.len() == TOKENS {
             break;
         }
-        let usable = decode(&mut text, prompt, ending, options);
+        decode(&mut text, prompt, ending, options);
         let (tokens, n) = (&text.tokens, text.tokens.len());
         assert_eq!(*tokens, expected[..n], "{} {disturbances:?}", prompt.len());
-        if !usable {
-            // A step can fail for good only after a refused submit made the loop synchronous.
-            let refused = |fault: &Fault| matches!(fault, Fault::Submit(_));
-            assert!(faults.iter().any(refused), "{disturbances:?}");
-            return;
-        }
         let fed = prompt.len() + n - 1;
         assert_eq!(text.sequence.offset_tokens(), fed, "{disturbances:?}");
     }
@@ -187,43 +178,37 @@ fn check(prompt: &[u32], disturbances: &[Disturbance], options: LookaheadOptions
 
 #[test]
 fn no_append_is_lost_or_doubled_whatever_two_things_happen_and_when() {
-    // Inside the window, at its end, just beyond it, and a prompt that is longer than it.
-    for tokens in [2, 3, 4, 9] {
-        let prompt = prompt(tokens);
-        let all = disturbances();
-        for first in &all {
-            for second in &all {
-                check(&prompt, &[*first, *second], PIPELINED);
+    for options in [PIPELINED, SLACK, UNTIL_FULL, SYNCHRONOUS] {
+        // Inside the window, at its end, just beyond it, and a prompt that is longer than it.
+        for tokens in [2, 3, 4, 9] {
+            let prompt = prompt(tokens);
+            let all = disturbances();
+            for first in &all {
+                for second in &all {
+                    check(&prompt, &[*first, *second], options);
+                }
             }
         }
     }
 }
 
 #[test]
-fn the_synchronous_twin_gives_the_same_tokens_whatever_ends_it() {
-    for tokens in [2, 4, 9] {
-        let prompt = prompt(tokens);
-        // A failed step of the twin cannot be taken back: that is another test.
-        let harmless = |d: &Disturbance| !matches!(d, Disturbance::Fault(Fault::Step(..)));
-        for disturbance in disturbances().into_iter().filter(harmless) {
-            check(&prompt, &[disturbance], SYNCHRONOUS);
-        }
+fn a_failed_synchronous_step_is_taken_back_and_tried_again() {
+    // With the window full, after none, some and all layers have written their rows.
+    for layers in 0..4 {
+        let engine = engine(&[Fault::Step(1, layers)], usize::MAX);
+        let mut sequence = engine.new_sequence_with_slack(0).unwrap();
+        let mut decoder = DirectEngine::new(&mut sequence, sampler(), budget(9), SYNCHRONOUS);
+        let prompt = prompt(6);
+        decoder.prefill(&prompt).unwrap();
+        decoder.next().unwrap();
+        assert_eq!(decoder.next(), Err(failure()));
+        while decoder.next().unwrap().is_some() {}
+        assert_eq!(decoder.tokens(), oracle(&prompt, 9, sampler()), "{layers}");
+        let statistics = decoder.finish().unwrap();
+        assert_eq!(statistics.undo_rows_recorded, 0);
+        assert_eq!(statistics.appends_rewound, 1);
     }
-}
-
-#[test]
-fn a_failed_synchronous_step_is_never_fed_twice() {
-    let engine = engine(&[Fault::Step(1, 3)], usize::MAX);
-    let mut sequence = engine.new_sequence().unwrap();
-    let mut decoder = DirectEngine::new(&mut sequence, sampler(), budget(9), SYNCHRONOUS);
-    decoder.prefill(&prompt(6)).unwrap();
-    decoder.next().unwrap();
-    assert_eq!(decoder.next(), Err(failure()));
-    let again = decoder.next();
-    assert!(
-        matches!(again, Err(BackendError::CannotRewind { .. })),
-        "{again:?}"
-    );
 }
 
 /// Steps taken back, and where the sequence stands relative to the tokens that are fed for good.
@@ -233,7 +218,7 @@ fn unwound(
     drive: impl Fn(&mut DirectEngine<'_>),
 ) -> usize {
     let engine = engine(faults, usize::MAX);
-    let mut sequence = engine.new_sequence().unwrap();
+    let mut sequence = engine.new_sequence_with_slack(0).unwrap();
     let mut decoder = DirectEngine::new(&mut sequence, sampler(), budget(6), options);
     decoder.prefill(&prompt(9)).unwrap();
     drive(&mut decoder);
@@ -286,7 +271,7 @@ fn the_unwind_table_row_by_row() {
 #[test]
 fn an_error_of_the_callback_takes_the_step_ahead_back() {
     let engine = engine(&[], usize::MAX);
-    let mut sequence = engine.new_sequence().unwrap();
+    let mut sequence = engine.new_sequence_with_slack(0).unwrap();
     let prompt = prompt(6);
     let mut decoder = DirectEngine::new(&mut sequence, sampler(), budget(9), PIPELINED);
     let mut seen = 0;
@@ -312,7 +297,7 @@ fn run_hands_out_every_token_and_says_why_it_ended() {
         (usize::MAX, StopReason::MaxTokens),
         (4, StopReason::StopString),
     ] {
-        let mut sequence = engine.new_sequence().unwrap();
+        let mut sequence = engine.new_sequence_with_slack(0).unwrap();
         let mut decoder = DirectEngine::new(&mut sequence, sampler(), budget(7), PIPELINED);
         let mut tokens = Vec::new();
         let ended: Result<_, BackendError> = decoder.run(&prompt, |decoded| {
@@ -330,7 +315,7 @@ fn run_hands_out_every_token_and_says_why_it_ended() {
 #[test]
 fn a_text_that_repeats_itself_ends_and_its_step_ahead_is_taken_back() {
     let engine = engine(&[], usize::MAX);
-    let mut sequence = engine.new_sequence().unwrap();
+    let mut sequence = engine.new_sequence_with_slack(0).unwrap();
     let rule = LoopRule {
         longest_block: 40,
         repeats: 2,
@@ -348,7 +333,7 @@ fn a_text_that_repeats_itself_ends_and_its_step_ahead_is_taken_back() {
 #[test]
 fn the_host_may_choose_and_then_nothing_is_queued_ahead_or_recorded() {
     let engine = engine(&[], usize::MAX);
-    let mut sequence = engine.new_sequence().unwrap();
+    let mut sequence = engine.new_sequence_with_slack(0).unwrap();
     let choice = Box::new(|_: &[f32], tokens: &[u32]| tokens.len() as u32);
     let mut decoder =
         DirectEngine::new(&mut sequence, sampler(), budget(8), PIPELINED).with_host_choice(choice);
@@ -366,7 +351,7 @@ fn a_full_context_is_an_error_only_for_the_token_that_does_not_fit() {
     // A prompt of 6 and 3 tokens fed fill it: the fourth token is chosen but cannot be fed.
     let engine = engine(&[], 9);
     let prompt = prompt(6);
-    let mut sequence = engine.new_sequence().unwrap();
+    let mut sequence = engine.new_sequence_with_slack(0).unwrap();
     let mut decoder = DirectEngine::new(&mut sequence, sampler(), budget(9), PIPELINED);
     decoder.prefill(&prompt).unwrap();
     for _ in 0..3 {
@@ -381,7 +366,7 @@ fn a_full_context_is_an_error_only_for_the_token_that_does_not_fit() {
 fn rows_are_recorded_only_once_the_window_is_full_and_only_ahead() {
     let run = |options, max_tokens| {
         let engine = engine(&[], usize::MAX);
-        let mut sequence = engine.new_sequence().unwrap();
+        let mut sequence = engine.new_sequence_with_slack(0).unwrap();
         let stop = budget(max_tokens);
         let mut decoder = DirectEngine::new(&mut sequence, sampler(), stop, options);
         decoder.prefill(&prompt(2)).unwrap();
@@ -401,20 +386,47 @@ fn rows_are_recorded_only_once_the_window_is_full_and_only_ahead() {
 }
 
 #[test]
-fn ahead_only_until_the_window_is_full_gives_the_same_tokens_whatever_ends_it() {
-    for tokens in [2, 4, 9] {
-        let prompt = prompt(tokens);
-        let harmless = |d: &Disturbance| !matches!(d, Disturbance::Fault(Fault::Step(..)));
-        for disturbance in disturbances().into_iter().filter(harmless) {
-            check(&prompt, &[disturbance], UNTIL_FULL);
-        }
+fn a_ring_with_slack_is_decoded_ahead_and_saves_nothing() {
+    let engine = engine(&[], usize::MAX);
+    let mut sequence = engine.new_sequence().unwrap();
+    let prompt = prompt(6);
+    let mut decoder = DirectEngine::new(&mut sequence, sampler(), budget(20), SLACK);
+    decoder.prefill(&prompt).unwrap();
+    for _ in 0..12 {
+        decoder.next().unwrap();
     }
+    decoder.end(StopReason::Callback).unwrap();
+    assert_eq!(decoder.tokens(), oracle(&prompt, 13, sampler()));
+    let statistics = decoder.finish().unwrap();
+    assert_eq!(statistics.undo_rows_recorded, 0);
+    assert_eq!(
+        (statistics.undo_rows_copied, statistics.undo_launches),
+        (0, 0)
+    );
+    assert_eq!(
+        (statistics.lookahead_steps, statistics.appends_rewound),
+        (12, 1)
+    );
+    assert!(statistics.wrapped);
+}
+
+#[test]
+fn a_ring_without_slack_is_not_decoded_ahead_by_a_policy_that_needs_it() {
+    let engine = engine(&[], usize::MAX);
+    let mut sequence = engine.new_sequence_with_slack(0).unwrap();
+    let prompt = prompt(6);
+    let mut decoder = DirectEngine::new(&mut sequence, sampler(), budget(9), SLACK);
+    decoder.prefill(&prompt).unwrap();
+    while decoder.next().unwrap().is_some() {}
+    assert_eq!(decoder.tokens(), oracle(&prompt, 9, sampler()));
+    let statistics = decoder.finish().unwrap();
+    assert_eq!(statistics.sync_reason, Some("cache_without_slack"));
 }
 
 #[test]
 fn ahead_only_until_the_window_is_full_never_saves_a_row() {
     let engine = engine(&[], usize::MAX);
-    let mut sequence = engine.new_sequence().unwrap();
+    let mut sequence = engine.new_sequence_with_slack(0).unwrap();
     let mut decoder = DirectEngine::new(&mut sequence, sampler(), budget(9), UNTIL_FULL);
     decoder.prefill(&prompt(2)).unwrap();
     while decoder.next().unwrap().is_some() {}
@@ -430,7 +442,7 @@ fn discarding_gives_the_same_tokens_and_a_sequence_that_can_only_be_closed() {
     for (ending, spoiled) in [(None, false), (Some(4), true)] {
         let engine = engine(&[], usize::MAX);
         let prompt = prompt(5);
-        let mut sequence = engine.new_sequence().unwrap();
+        let mut sequence = engine.new_sequence_with_slack(0).unwrap();
         let mut decoder = DirectEngine::new(&mut sequence, sampler(), budget(9), DISCARDING);
         decoder.prefill(&prompt).unwrap();
         while ending != Some(decoder.tokens().len()) && decoder.next().unwrap().is_some() {}
@@ -452,7 +464,7 @@ fn a_refused_submit_while_discarding_loses_nothing() {
     for at in 0..8 {
         let engine = engine(&[Fault::Submit(at)], usize::MAX);
         let prompt = prompt(5);
-        let mut sequence = engine.new_sequence().unwrap();
+        let mut sequence = engine.new_sequence_with_slack(0).unwrap();
         let mut decoder = DirectEngine::new(&mut sequence, sampler(), budget(9), DISCARDING);
         decoder.prefill(&prompt).unwrap();
         while decoder.next().unwrap().is_some() {}

@@ -5,12 +5,17 @@
 //! | end token, stop string, loop | 0           | 1                                                 |
 //! | caller's stop, cancel        | 0           | 1; 0 where no step was queued behind the token     |
 //! | token budget                 | 0           | 0: the last token gets no follow-up               |
-//! | error after the read         | 0           | 1 or 2                                            |
+//! | a step's own error           | 1           | 1 or 2                                            |
+//! | error after the read         | 0           | 1                                                 |
 //! | refused submit               | –           | what is outstanding, and the rest is synchronous   |
 //!
 //! One rule gives the whole table: a pipelined loop takes back what was fed beyond the tokens that
 //! have been read. After a read that is the step queued behind the token, before it also the
 //! token's own step; if a refused submit should ever leave its append behind, that counts, too.
+//!
+//! A synchronous step that failed was not recorded, but then it is the only one to go back by, and
+//! the row that it overwrote is one that the next token overwrites anyway
+//! ([`Sequence::retract`](crate::engine::Sequence::retract)).
 
 /// What a loop has fed and read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

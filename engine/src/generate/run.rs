@@ -103,7 +103,7 @@ pub fn generate(
         max_tokens,
         end_tokens: end_tokens(engine, tokenizer, options),
     };
-    let mut sequence = engine.new_sequence()?;
+    let mut sequence = options.decode_loop.new_sequence(engine)?;
     let mut writer = Writer {
         stream: TextStream::after(tokenizer, prompt)?,
         stops: StopStrings::new(options.stop_strings.iter().cloned()),

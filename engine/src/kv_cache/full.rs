@@ -25,7 +25,10 @@ impl FullCursor {
         let first_slot = self.offset_tokens;
         self.offset_tokens += tokens;
         let view = if tokens == 1 {
-            KeyView::All
+            KeyView::Ring {
+                oldest_slot: 0,
+                rows: self.offset_tokens,
+            }
         } else {
             KeyView::Ordered {
                 first_position: 0,

@@ -99,8 +99,15 @@ pub struct Compaction {
 /// How queries see the rows of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyView {
-    /// One query sees every row; their order is free, since keys carry their rotation.
-    All,
+    /// One query sees `rows` rows, from `oldest_slot` on in the order of their positions; behind the
+    /// last row of the buffer ([`CachePlan::physical_rows`]) comes its first. A back end visits them
+    /// in this order, so that sums have the same last bits wherever in the buffer the rows lie.
+    Ring {
+        /// The row of the oldest visible position.
+        oldest_slot: usize,
+        /// Visible rows, the new one included.
+        rows: usize,
+    },
     /// Row `r` holds position `first_position + r`; a query at position `i` sees positions
     /// `j <= i` with `i - j < window`.
     Ordered {

@@ -1,15 +1,23 @@
 //! Which rows a query sees.
 
+use std::iter::Chain;
 use std::ops::Range;
 
 use super::interface::KeyView;
 
-/// Rows of a buffer of `physical_rows` that the query at `query_position` sees.
+/// Rows in the order of their positions: one run, or two where a ring goes round.
+pub type VisibleRows = Chain<Range<usize>, Range<usize>>;
+
+/// Rows of a buffer of `physical_rows` that the query at `query_position` sees, oldest first.
 ///
-/// A contiguous range for every view there is, so attention needs no mask, only two bounds.
-pub fn visible_rows(view: KeyView, physical_rows: usize, query_position: usize) -> Range<usize> {
+/// At most two contiguous runs for every view there is, so attention needs no mask, only bounds.
+pub fn visible_rows(view: KeyView, physical_rows: usize, query_position: usize) -> VisibleRows {
     match view {
-        KeyView::All => 0..physical_rows,
+        KeyView::Ring { oldest_slot, rows } => {
+            let end = oldest_slot + rows;
+            let round = end.saturating_sub(physical_rows);
+            (oldest_slot..end - round).chain(0..round)
+        }
         KeyView::Ordered {
             first_position,
             window_tokens,
@@ -20,7 +28,7 @@ pub fn visible_rows(view: KeyView, physical_rows: usize, query_position: usize) 
                 None => 0,
             };
             let start = oldest.saturating_sub(first_position);
-            start..end.min(physical_rows).max(start)
+            (start..end.min(physical_rows).max(start)).chain(0..0)
         }
     }
 }
@@ -36,7 +44,7 @@ mod tests {
             window_tokens: Some(4),
         };
         for query in 10..30 {
-            let rows = visible_rows(view, 20, query);
+            let rows: Vec<usize> = visible_rows(view, 20, query).collect();
             for key in 10..30 {
                 let seen = key <= query && query - key < 4;
                 assert_eq!(rows.contains(&(key - 10)), seen, "query {query} key {key}");
@@ -45,11 +53,22 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_is_seen_from_its_oldest_row_round_to_its_newest() {
+        let seen = |oldest_slot, rows| {
+            let view = KeyView::Ring { oldest_slot, rows };
+            visible_rows(view, 6, 99).collect::<Vec<_>>()
+        };
+        assert_eq!(seen(0, 6), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(seen(4, 4), [4, 5, 0, 1]);
+        assert_eq!(seen(2, 4), [2, 3, 4, 5]);
+    }
+
+    #[test]
     fn without_a_window_everything_up_to_the_token_is_seen() {
         let view = KeyView::Ordered {
             first_position: 0,
             window_tokens: None,
         };
-        assert_eq!(visible_rows(view, 8, 5), 0..6);
+        assert!(visible_rows(view, 8, 5).eq(0..6));
     }
 }

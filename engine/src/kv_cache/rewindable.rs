@@ -33,11 +33,22 @@ impl RewindableCache {
         }
     }
 
+    /// Most appends that can be taken back though nothing was saved; `None` is any number.
+    pub fn rewind_without_saving(&self) -> Option<usize> {
+        match &self.cursor {
+            CacheCursor::Full(_) => None,
+            CacheCursor::Rotating(cursor) if cursor.slack_rows() >= self.journal.depth() => {
+                Some(self.journal.depth())
+            }
+            CacheCursor::Rotating(_) => Some(0),
+        }
+    }
+
     /// Makes room for `tokens` tokens and moves the cursor past them. An open `scope` says that
     /// the token may be taken back, and how a row that it overwrites is saved.
     pub fn append(&mut self, tokens: usize, scope: Option<SaveMethod>) -> CachePlan {
         let before = match &self.cursor {
-            CacheCursor::Rotating(cursor) if tokens == 1 => Some(cursor.trimmed_to_window()),
+            CacheCursor::Rotating(cursor) if tokens == 1 => Some(cursor.trimmed_to_ring()),
             _ => None,
         };
         let mut plan = self.cursor.append(tokens);
@@ -50,7 +61,7 @@ impl RewindableCache {
         plan
     }
 
-    /// Whether the next token overwrites one that is visible.
+    /// Whether the window is full, so that the next token pushes one out of it.
     pub fn is_window_full(&self) -> bool {
         match &self.cursor {
             CacheCursor::Full(_) => false,
@@ -75,6 +86,25 @@ impl RewindableCache {
         let (cursor, undo) = self.planned(appends)?;
         self.cursor = cursor;
         self.journal.forget_newest(appends);
+        Ok(undo)
+    }
+
+    /// Takes back the newest append of one token, also where the row that it overwrote is lost, and
+    /// clears the journal: what the next token sees is exact, but nothing further can be taken back.
+    /// For a step that failed where nothing was recorded.
+    ///
+    /// # Errors
+    /// When the newest append was a chunk, or there is none.
+    pub fn retract(&mut self) -> Result<CacheUndo, RewindRefusal> {
+        let (cursor, undo) = match &self.cursor {
+            CacheCursor::Rotating(cursor) => {
+                let (cursor, undo) = self.journal.plan_retraction(cursor)?;
+                (CacheCursor::Rotating(cursor), undo)
+            }
+            CacheCursor::Full(_) => self.planned(1)?,
+        };
+        self.cursor = cursor;
+        self.journal.clear();
         Ok(undo)
     }
 

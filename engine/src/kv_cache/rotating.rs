@@ -1,10 +1,13 @@
 //! A cache that keeps a window: a ring for single tokens, a sorted buffer for many.
 //!
-//! * One token: the buffer grows until it has the window's rows; then the slot wraps to 0 and the
-//!   new row takes the place of the oldest. Every row in the buffer is visible.
+//! * One token: the buffer grows until it has the window's rows, and those of its slack if it has
+//!   any; then the slot wraps to 0 and the new row takes the place of the oldest. Without slack
+//!   every row in the buffer is visible. With slack the newest rows of a window are; a row that is
+//!   overwritten has then been out of sight for as many tokens as there is slack, so that so many
+//!   tokens can be taken back and nothing needs to be saved for them.
 //! * Many tokens: the rows still visible to the first of them (window − 1) are put in the order of
 //!   time, the new ones follow. The first such call keeps everything, even beyond the window; the
-//!   next single token trims the buffer to the window.
+//!   next single token trims the buffer to the ring's rows.
 
 use super::interface::{CachePlan, Compaction, GROWTH_ROWS, KeyView};
 
@@ -12,6 +15,7 @@ use super::interface::{CachePlan, Compaction, GROWTH_ROWS, KeyView};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RotatingCursor {
     window_tokens: usize,
+    slack_rows: usize,
     offset_tokens: usize,
     /// Rows in the buffer.
     rows: usize,
@@ -23,8 +27,14 @@ pub struct RotatingCursor {
 impl RotatingCursor {
     /// An empty cache of `window_tokens` tokens, the newest included; 0 is taken as 1.
     pub fn new(window_tokens: usize) -> Self {
+        Self::with_slack(window_tokens, 0)
+    }
+
+    /// The same, whose ring has `slack_rows` rows more than the window.
+    pub fn with_slack(window_tokens: usize, slack_rows: usize) -> Self {
         Self {
             window_tokens: window_tokens.max(1),
+            slack_rows,
             offset_tokens: 0,
             rows: 0,
             next_slot: 0,
@@ -37,7 +47,7 @@ impl RotatingCursor {
         self.offset_tokens
     }
 
-    /// Whether a slot has been written a second time by single tokens.
+    /// Whether single tokens have gone on beyond the window.
     pub fn has_wrapped(&self) -> bool {
         self.wrapped
     }
@@ -47,7 +57,22 @@ impl RotatingCursor {
         self.window_tokens
     }
 
-    /// Where the next single token goes, unless that is the window's end, which wraps to 0.
+    /// Rows that the ring has beyond the window.
+    pub fn slack_rows(&self) -> usize {
+        self.slack_rows
+    }
+
+    /// Rows of the ring: window and slack.
+    pub fn ring_rows(&self) -> usize {
+        self.window_tokens + self.slack_rows
+    }
+
+    /// Whether the next single token takes the place of a row, rather than a place of its own.
+    pub fn overwrites(&self) -> bool {
+        self.next_slot < self.rows || self.rows >= self.ring_rows()
+    }
+
+    /// Where the next single token goes, unless that is the ring's end, which wraps to 0.
     pub fn next_slot(&self) -> usize {
         self.next_slot
     }
@@ -57,10 +82,10 @@ impl RotatingCursor {
         self.rows
     }
 
-    /// The cursor as the next single token finds it: trimmed to the window. Which rows are visible
+    /// The cursor as the next single token finds it: trimmed to the ring. Which rows are visible
     /// does not change.
-    pub fn trimmed_to_window(mut self) -> (Self, Option<Compaction>) {
-        let compact = self.trim_to_window();
+    pub fn trimmed_to_ring(mut self) -> (Self, Option<Compaction>) {
+        let compact = self.trim_to_ring();
         (self, compact)
     }
 
@@ -87,33 +112,45 @@ impl RotatingCursor {
     }
 
     fn append_one(&mut self) -> CachePlan {
-        let window = self.window_tokens;
-        let compact = self.trim_to_window();
-        if self.next_slot == window {
+        let compact = self.trim_to_ring();
+        if self.next_slot == self.ring_rows() {
             self.next_slot = 0;
-            self.wrapped = true;
         }
+        self.wrapped |= self.offset_tokens >= self.window_tokens;
         let first_slot = self.next_slot;
         self.next_slot += 1;
         self.rows = self.rows.max(self.next_slot);
         self.offset_tokens += 1;
+        let visible = self.offset_tokens.min(self.window_tokens);
         CachePlan {
             compact,
             first_slot,
             physical_rows: self.rows,
-            capacity_rows: self.rows.next_multiple_of(GROWTH_ROWS).min(window),
-            view: KeyView::All,
+            capacity_rows: self.capacity_rows(),
+            view: KeyView::Ring {
+                oldest_slot: (self.next_slot + self.rows - visible) % self.rows,
+                rows: visible,
+            },
             offset_tokens: self.offset_tokens,
             save: None,
         }
     }
 
-    fn trim_to_window(&mut self) -> Option<Compaction> {
-        let window = self.window_tokens;
-        (self.rows > window).then(|| {
-            let newest = (self.rows - window, self.rows);
-            self.rows = window;
-            self.next_slot = window;
+    /// A few rows of slack are no reason to move a full window to a larger buffer.
+    fn capacity_rows(&self) -> usize {
+        let grown = self.rows.next_multiple_of(GROWTH_ROWS);
+        match grown >= self.window_tokens {
+            true => self.ring_rows(),
+            false => grown,
+        }
+    }
+
+    fn trim_to_ring(&mut self) -> Option<Compaction> {
+        let ring = self.ring_rows();
+        (self.rows > ring).then(|| {
+            let newest = (self.rows - ring, self.rows);
+            self.rows = ring;
+            self.next_slot = ring;
             Compaction {
                 head: newest,
                 tail: (0, 0),

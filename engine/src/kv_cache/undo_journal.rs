@@ -2,8 +2,9 @@
 //!
 //! Moving cursors back is exact only before the wrap: after it, the slot that a speculative token
 //! took held a visible one. So each append is logged with the cursor before it, and inside a
-//! speculative scope the row it overwrites is saved. The log is first in, first out, and short: a
-//! pipeline has at most two appends outstanding.
+//! speculative scope the row it overwrites is saved. A ring whose slack is as large as the log
+//! overwrites nothing that could become visible again, and nothing is saved. The log is first in,
+//! first out, and short: a pipeline has at most two appends outstanding.
 //!
 //! Pure: the rows themselves lie on the device, in as many entries as the journal is deep. Entry
 //! `offset_before % depth` belongs to an append, so consecutive appends never share one.
@@ -13,17 +14,28 @@ use std::collections::VecDeque;
 use super::interface::{AppendUndo, CacheUndo, Compaction, RowUndo, SaveMethod, SaveRow};
 use super::rotating::RotatingCursor;
 
+/// What a single token's slot held before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotBefore {
+    /// Nothing valid.
+    Empty,
+    /// A row that no rewind makes visible again: the ring's slack covers the whole log.
+    Spare,
+    /// A row that a rewind may make visible again.
+    Visible,
+}
+
 /// One append of one token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// The cursor before the append, trimmed to the window.
+    /// The cursor before the append, trimmed to the ring.
     pub before: RotatingCursor,
     /// The compaction that the append began with.
     pub compact: Option<Compaction>,
     /// The slot that it wrote.
     pub slot: usize,
-    /// Whether the slot held a visible token.
-    pub overwrote: bool,
+    /// What the slot held.
+    pub held: SlotBefore,
     /// Where the overwritten row was saved, if it was.
     pub saved: Option<SaveRow>,
 }
@@ -31,16 +43,22 @@ pub struct JournalEntry {
 impl JournalEntry {
     fn undo(&self) -> Result<AppendUndo, RewindRefusal> {
         let slot = self.slot;
-        let row = match (self.overwrote, self.saved) {
-            (false, _) => RowUndo::Zero { slot },
-            (true, Some(SaveRow { entry, .. })) => RowUndo::Restore { slot, entry },
-            (true, None) => return Err(RewindRefusal::OverwriteWithoutRows { slot }),
-        };
-        Ok(AppendUndo {
+        match (self.held, self.saved) {
+            (SlotBefore::Empty, _) => Ok(self.undo_with(RowUndo::Zero { slot })),
+            (SlotBefore::Spare, _) => Ok(self.undo_with(RowUndo::Keep)),
+            (SlotBefore::Visible, Some(SaveRow { entry, .. })) => {
+                Ok(self.undo_with(RowUndo::Restore { slot, entry }))
+            }
+            (SlotBefore::Visible, None) => Err(RewindRefusal::OverwriteWithoutRows { slot }),
+        }
+    }
+
+    fn undo_with(&self, row: RowUndo) -> AppendUndo {
+        AppendUndo {
             offset_before: self.before.offset_tokens(),
             compact: self.compact,
             row,
-        })
+        }
     }
 }
 
@@ -105,9 +123,9 @@ impl UndoJournal {
         self.entries.len()
     }
 
-    /// Logs an append of one token before it is made: `before` is the cursor trimmed to the window,
-    /// `compact` what trimmed it, `slot` the one that it will write. Returns the row to save, if
-    /// something visible is overwritten and a speculative scope, which says how, is open.
+    /// Logs an append of one token before it is made: `before` is the cursor trimmed to the ring,
+    /// `compact` what trimmed it, `slot` the one that it will write. Returns the row to save, if one
+    /// is overwritten that a rewind may need and a speculative scope, which says how, is open.
     pub fn record(
         &mut self,
         before: RotatingCursor,
@@ -115,14 +133,18 @@ impl UndoJournal {
         slot: usize,
         scope: Option<SaveMethod>,
     ) -> Option<SaveRow> {
-        let overwrote = before.offset_tokens() >= before.window_tokens();
+        let held = match before.overwrites() {
+            false => SlotBefore::Empty,
+            true if before.slack_rows() >= self.depth => SlotBefore::Spare,
+            true => SlotBefore::Visible,
+        };
         let entry = before.offset_tokens() % self.depth;
         let save = |method| SaveRow {
             slot,
             entry,
             method,
         };
-        let saved = scope.filter(|_| overwrote).map(save);
+        let saved = scope.filter(|_| held == SlotBefore::Visible).map(save);
         if self.entries.len() == self.depth {
             self.entries.pop_front();
         }
@@ -130,7 +152,7 @@ impl UndoJournal {
             before,
             compact,
             slot,
-            overwrote,
+            held,
             saved,
         });
         saved
@@ -182,6 +204,29 @@ impl UndoJournal {
         Ok((cursor, undo))
     }
 
+    /// What taking back the newest append would do where nobody may have saved the row that it
+    /// overwrote; changes nothing. The row is not needed: the next token writes the same slot, and a
+    /// chunk drops it. But whoever went back further would see that it is gone, so the log must be
+    /// cleared with it.
+    ///
+    /// # Errors
+    /// When there is no such append.
+    pub fn plan_retraction(
+        &self,
+        current: &RotatingCursor,
+    ) -> Result<(RotatingCursor, CacheUndo), RewindRefusal> {
+        match (self.plan(current, 1), self.entries.back()) {
+            (Err(RewindRefusal::OverwriteWithoutRows { .. }), Some(newest)) => Ok((
+                newest.before,
+                CacheUndo {
+                    appends: vec![newest.undo_with(RowUndo::Keep)],
+                    physical_rows: newest.before.rows(),
+                },
+            )),
+            (planned, _) => planned,
+        }
+    }
+
     /// Drops the newest `appends` entries, which a plan has taken back.
     pub fn forget_newest(&mut self, appends: usize) {
         self.entries
@@ -216,7 +261,7 @@ mod tests {
         cursor.append(5);
         let mut entries = Vec::new();
         for _ in 0..6 {
-            let (before, compact) = cursor.trimmed_to_window();
+            let (before, compact) = cursor.trimmed_to_ring();
             let slot = cursor.append(1).first_slot;
             entries.push(
                 journal

@@ -124,6 +124,8 @@ pub struct ParityReport {
     pub prompt_tokens: usize,
     /// Tokens decoded by each path.
     pub tokens: usize,
+    /// What happened to rows that were overwritten ahead.
+    pub undo_policy: &'static str,
     /// Whether rows were left out of rewinds on purpose.
     pub planted_rewind_bug: bool,
     /// Every row identical, and no problem.
@@ -142,8 +144,8 @@ impl fmt::Display for ParityReport {
         };
         writeln!(
             f,
-            "{} on {}, {window}, prompt {}, {} tokens",
-            self.family, self.backend, self.prompt_tokens, self.tokens
+            "{} on {}, {window}, prompt {}, {} tokens, undo {}",
+            self.family, self.backend, self.prompt_tokens, self.tokens, self.undo_policy
         )?;
         let (ahead, rows) = ("ahead", "undo rows");
         writeln!(

@@ -2,7 +2,7 @@
 
 use super::report::{ParityReport, Row, RowResult};
 use super::trace::{Path, Trace, not_pipelined, trace};
-use crate::decode::SamplerOptions;
+use crate::decode::{SamplerOptions, UndoPolicy};
 use crate::engine::Engine;
 use crate::error::BackendError;
 
@@ -26,6 +26,9 @@ pub struct ParityOptions {
     pub tokens: usize,
     /// How the sampled texts are drawn.
     pub sampled: SamplerOptions,
+    /// What happens to rows that are overwritten ahead; not [`UndoPolicy::Discard`], which leaves
+    /// nothing that could be continued.
+    pub undo: UndoPolicy,
     /// A test of the gate itself: rows are not put back.
     pub plant_rewind_bug: bool,
 }
@@ -50,12 +53,9 @@ pub fn parity(
     let greedy = SamplerOptions::default();
     let mut rows = Vec::new();
     let mut problems = Vec::new();
-    let not_pipelined = not_pipelined(engine)?;
+    let not_pipelined = not_pipelined(engine, options.undo)?;
     for (sampling, sampler) in [("greedy", greedy), ("sampled", options.sampled)] {
-        let run = |path| {
-            let planted = options.plant_rewind_bug;
-            trace(engine, path, prompt, options.tokens, sampler, planted)
-        };
+        let run = |path| trace(engine, path, prompt, sampler, options);
         let reference = run(Path::Sync)?;
         for path in Path::ALL {
             let pipelined = matches!(path, Path::Pipelined | Path::Rewinds);
@@ -86,6 +86,7 @@ pub fn parity(
         window_tokens: engine.model().window_tokens,
         prompt_tokens: prompt.len(),
         tokens: options.tokens,
+        undo_policy: options.undo.name(),
         planted_rewind_bug: options.plant_rewind_bug,
         passed: identical && problems.is_empty(),
         rows,

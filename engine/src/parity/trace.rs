@@ -2,14 +2,14 @@
 
 use sha2::{Digest, Sha256};
 
+use super::run::ParityOptions;
 use crate::backend::interface::TokenSource;
 use crate::decode::{
     DecodeStatistics, Decoded, DirectEngine, Generator, LookaheadOptions, Sampler, SamplerOptions,
-    StopReason, StopRule, SyncReason,
+    StopReason, StopRule, SyncReason, UndoPolicy, lookahead_params,
 };
 use crate::engine::{Engine, REWIND_DEPTH, Sequence, StepRequest};
 use crate::error::BackendError;
-use crate::kv_cache::SaveMethod;
 
 /// A way to decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -81,7 +81,7 @@ impl Trace {
     }
 }
 
-/// Decodes `count` tokens after `prompt`.
+/// Decodes a text after `prompt`, as long as the options say.
 ///
 /// # Errors
 /// When a step fails.
@@ -89,18 +89,18 @@ pub fn trace(
     engine: &Engine,
     path: Path,
     prompt: &[u32],
-    count: usize,
     sampler: SamplerOptions,
-    plant_rewind_bug: bool,
+    options: &ParityOptions,
 ) -> Result<Trace, BackendError> {
-    let mut sequence = engine.new_sequence()?;
-    if plant_rewind_bug {
+    let mut sequence = engine.new_sequence_with_slack(options.undo.slack_rows())?;
+    if options.plant_rewind_bug {
         sequence.plant_rewind_bug();
     }
     let sampler = Sampler::new(sampler);
+    let count = options.tokens;
     let options = LookaheadOptions {
         force_sync: path == Path::Sync,
-        ..LookaheadOptions::default()
+        undo: options.undo,
     };
     match path {
         Path::Generator => by_generator(&mut sequence, prompt, count, sampler),
@@ -116,7 +116,7 @@ pub fn trace(
             trace.statistics = decoder.finish()?;
             Ok(trace)
         }
-        Path::Rewinds => with_rewinds(&mut sequence, prompt, count, sampler),
+        Path::Rewinds => with_rewinds(&mut sequence, prompt, count, sampler, options),
     }
 }
 
@@ -124,10 +124,16 @@ pub fn trace(
 ///
 /// # Errors
 /// When the device has stopped.
-pub(super) fn not_pipelined(engine: &Engine) -> Result<Option<SyncReason>, BackendError> {
-    let sequence = engine.new_sequence()?;
-    let options = LookaheadOptions::default();
-    Ok(crate::decode::lookahead_params(options, sequence.caches(), false).err())
+pub(super) fn not_pipelined(
+    engine: &Engine,
+    undo: UndoPolicy,
+) -> Result<Option<SyncReason>, BackendError> {
+    let sequence = engine.new_sequence_with_slack(undo.slack_rows())?;
+    let options = LookaheadOptions {
+        undo,
+        ..LookaheadOptions::default()
+    };
+    Ok(lookahead_params(options, sequence.caches(), false).err())
 }
 
 fn budget(max_tokens: usize) -> StopRule {
@@ -158,13 +164,13 @@ fn with_rewinds(
     prompt: &[u32],
     count: usize,
     mut sampler: Sampler,
+    options: LookaheadOptions,
 ) -> Result<Trace, BackendError> {
     let mut trace = Trace::new();
     let mut total = DecodeStatistics::default();
     while trace.tokens.len() < count {
         let first = trace.tokens.len();
         let stop = budget(count - first);
-        let options = LookaheadOptions::default();
         let mut decoder = DirectEngine::new(sequence, sampler, stop, options).with_logits(true);
         match trace.tokens.last() {
             Some(&last) => decoder.resume(last),
@@ -179,7 +185,7 @@ fn with_rewinds(
         decoder.end(StopReason::Callback)?;
         sampler = decoder.sampler();
         total = sum(total, decoder.finish()?);
-        detour(sequence, first)?;
+        detour(sequence, first, options)?;
     }
     total.rewinds = sequence.undo_count().rewinds;
     total.appends_rewound = sequence.undo_count().appends_rewound;
@@ -189,8 +195,13 @@ fn with_rewinds(
 
 /// Feeds foreign tokens and takes them back. Two of them: the row that a single one overwrites is
 /// overwritten by the next token anyway, so that only the second one's must really come back.
-fn detour(sequence: &mut Sequence, salt: usize) -> Result<(), BackendError> {
-    sequence.set_speculative(Some(SaveMethod::InAppend));
+fn detour(
+    sequence: &mut Sequence,
+    salt: usize,
+    options: LookaheadOptions,
+) -> Result<(), BackendError> {
+    let params = lookahead_params(options, sequence.caches(), false);
+    sequence.set_speculative(params.ok().and_then(|params| params.record));
     for index in 0..REWIND_DEPTH {
         let foreign = TokenSource::Host(vec![(salt + index) as u32 % 100]);
         let ticket = sequence.submit(foreign, StepRequest::greedy())?;

@@ -25,8 +25,8 @@ pub(super) trait Mode: Send {
     /// Takes back the newest steps of a sequence, one entry for each kind of cache.
     fn rewind(&mut self, id: SequenceId, undo: &[CacheUndo]);
 
-    /// What was done for rewinding so far.
-    fn undo_work(&self) -> UndoWork;
+    /// What was done for rewinding a sequence so far.
+    fn undo_work(&self, id: SequenceId) -> UndoWork;
 
     /// Bytes in use: weights, buffers, caches.
     fn memory_bytes(&self) -> u64;

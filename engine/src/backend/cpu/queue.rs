@@ -26,6 +26,9 @@ const REMEMBERED_TOKENS: usize = 64;
 
 type StepResult = Result<StepOutput, BackendError>;
 
+/// Of the sequences that have run a step.
+type SharedUndoWork = Arc<Mutex<HashMap<SequenceId, UndoWork>>>;
+
 enum Command {
     Create(SequenceId, Vec<LayerCacheShape>),
     Drop(SequenceId),
@@ -40,7 +43,7 @@ pub(super) struct CpuBackend {
     kernels: KernelReport,
     vocab_size: usize,
     memory_bytes: Arc<AtomicU64>,
-    undo_work: Arc<Mutex<UndoWork>>,
+    undo_work: SharedUndoWork,
     next_id: AtomicU64,
     /// `None` only while dropping: hanging up is what ends the thread.
     commands: Option<Sender<Command>>,
@@ -67,7 +70,7 @@ impl CpuBackend {
         let (commands, command_receiver) = channel();
         let (result_sender, incoming) = channel();
         let memory_bytes = Arc::new(AtomicU64::new(mode.memory_bytes()));
-        let undo_work = Arc::new(Mutex::new(UndoWork::default()));
+        let undo_work = SharedUndoWork::default();
         let mut worker = Worker {
             undo_work: Arc::clone(&undo_work),
             mode,
@@ -191,8 +194,9 @@ impl Backend for CpuBackend {
         self.send(Command::Rewind(sequence, undo))
     }
 
-    fn undo_work(&self) -> UndoWork {
-        *lock(&self.undo_work)
+    fn undo_work(&self, sequence: SequenceId) -> UndoWork {
+        let work = lock(&self.undo_work).get(&sequence).copied();
+        work.unwrap_or_default()
     }
 }
 
@@ -223,7 +227,7 @@ struct Worker {
     program: Box<dyn StepProgram>,
     results: Sender<(Ticket, StepResult)>,
     memory_bytes: Arc<AtomicU64>,
-    undo_work: Arc<Mutex<UndoWork>>,
+    undo_work: SharedUndoWork,
     recent_tokens: VecDeque<(Ticket, Option<u32>)>,
     /// Sequences that stopped: the position of the first step that failed, and why it did.
     failed: HashMap<SequenceId, (usize, BackendError)>,
@@ -238,14 +242,16 @@ impl Worker {
                 Command::Drop(id) => {
                     self.failed.remove(&id);
                     self.mode.drop_sequence(id);
+                    lock(&self.undo_work).remove(&id);
                 }
                 Command::Rewind(id, undo) => {
                     self.mode.rewind(id, &undo);
                     self.forget_failure(id, &undo);
+                    self.publish_undo_work(id);
                 }
                 Command::Run(ticket, step) => {
                     let result = self.run(ticket, &step);
-                    *lock(&self.undo_work) = self.mode.undo_work();
+                    self.publish_undo_work(step.sequence);
                     if self.results.send((ticket, result)).is_err() {
                         return;
                     }
@@ -254,6 +260,10 @@ impl Worker {
             let bytes = self.mode.memory_bytes();
             self.memory_bytes.store(bytes, Ordering::Relaxed);
         }
+    }
+
+    fn publish_undo_work(&self, id: SequenceId) {
+        lock(&self.undo_work).insert(id, self.mode.undo_work(id));
     }
 
     fn run(&mut self, ticket: Ticket, step: &Step) -> StepResult {

@@ -11,6 +11,7 @@ pub(super) struct LayerCache<T> {
     row_len: usize,
     offset_tokens: usize,
     undo_rows: Vec<(Vec<T>, Vec<T>)>,
+    undo_work: UndoWork,
     /// Keys.
     pub(super) k: Vec<T>,
     /// Values.
@@ -25,6 +26,7 @@ impl<T: Copy + Default> LayerCache<T> {
             row_len: shape.kv_heads * shape.head_dim,
             offset_tokens: 0,
             undo_rows: Vec::new(),
+            undo_work: UndoWork::default(),
             k: Vec::new(),
             v: Vec::new(),
         }
@@ -33,6 +35,11 @@ impl<T: Copy + Default> LayerCache<T> {
     /// Which plan it follows.
     pub(super) fn kind(&self) -> usize {
         self.kind
+    }
+
+    /// What was done so that its appends can be taken back.
+    pub(super) fn undo_work(&self) -> UndoWork {
+        self.undo_work
     }
 
     /// Compacts and makes room, so that `plan`'s rows can be written.
@@ -50,7 +57,7 @@ impl<T: Copy + Default> LayerCache<T> {
     }
 
     /// Keeps a key and a value row that are about to be overwritten.
-    pub(super) fn save(&mut self, save: SaveRow, work: &mut UndoWork) {
+    pub(super) fn save(&mut self, save: SaveRow) {
         if self.undo_rows.len() <= save.entry {
             self.undo_rows.resize_with(save.entry + 1, Default::default);
         }
@@ -59,23 +66,23 @@ impl<T: Copy + Default> LayerCache<T> {
         for (kept, buffer) in [(k, &self.k), (v, &self.v)] {
             kept.clear();
             kept.extend_from_slice(&buffer[row.clone()]);
-            work.rows_copied += 1;
+            self.undo_work.rows_copied += 1;
             // Here a copy of its own and one in the append are the same; what is counted differs.
-            work.launches += u64::from(save.method == SaveMethod::OwnCopies);
+            self.undo_work.launches += u64::from(save.method == SaveMethod::OwnCopies);
         }
     }
 
     /// Takes appends back, newest first.
-    pub(super) fn rewind(&mut self, undo: &CacheUndo, work: &mut UndoWork) {
+    pub(super) fn rewind(&mut self, undo: &CacheUndo) {
         for append in &undo.appends {
-            self.take_back(append, work);
+            self.take_back(append);
         }
         for buffer in [&mut self.k, &mut self.v] {
             buffer.truncate(undo.physical_rows * self.row_len);
         }
     }
 
-    fn take_back(&mut self, append: &AppendUndo, work: &mut UndoWork) {
+    fn take_back(&mut self, append: &AppendUndo) {
         if self.offset_tokens <= append.offset_before {
             // Never ran here. A layer that lacks earlier tokens, too, has nothing to compact yet.
             if let Some(compaction) = append.compact
@@ -98,7 +105,7 @@ impl<T: Copy + Default> LayerCache<T> {
                 let (k, v) = &self.undo_rows[entry];
                 self.k[row(slot)].copy_from_slice(k);
                 self.v[row(slot)].copy_from_slice(v);
-                work.rows_restored += 2;
+                self.undo_work.rows_restored += 2;
             }
         }
     }

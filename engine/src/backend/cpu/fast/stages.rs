@@ -8,8 +8,8 @@ use super::linear::{FastGated, FastLinear, Scratch, sized};
 use super::storage::{FastCache, FastSequence};
 use crate::backend::cpu::kernel::elementwise::{add_to, rms_norm, rms_norm_in_place, rope};
 use crate::backend::cpu::kernel::{
-    AttentionShape, DecodeScratch, Gate, Kernels, KvSegment, PrefillQueries, decode_attention,
-    prefill_attention,
+    AttentionShape, DecodeScratch, Gate, Kernels, KvRing, KvSegment, PrefillQueries,
+    decode_attention, prefill_attention,
 };
 use crate::backend::cpu::mode::Mode;
 use crate::backend::cpu::sample;
@@ -34,7 +34,6 @@ pub(super) struct Weights {
 pub(super) struct FastMode {
     weights: Weights,
     sequences: HashMap<SequenceId, FastSequence>,
-    undo_work: UndoWork,
     run: Run,
     buffers: Buffers,
 }
@@ -79,7 +78,6 @@ impl FastMode {
         Self {
             weights,
             sequences: HashMap::new(),
-            undo_work: UndoWork::default(),
             run: Run::default(),
             buffers: Buffers::default(),
         }
@@ -168,7 +166,6 @@ impl Stages for FastMode {
             weights,
             run,
             buffers,
-            undo_work,
             ..
         } = self;
         let kernels = &weights.kernels;
@@ -206,7 +203,7 @@ impl Stages for FastMode {
         let cache = &mut run.caches.layers[stage.layer];
         cache.prepare(plan, &run.caches.arena);
         let rows = (&qkv[..], row_len, q_len);
-        cache.append(kernels, plan, rows, undo_work);
+        cache.append(kernels, plan, rows);
         Ok(())
     }
 
@@ -243,17 +240,15 @@ impl Stages for FastMode {
         let view = run.caches.layers[stage.layer].view();
         let out = sized(&mut buffers.inner, rows * q_len);
         match plan.view {
-            KeyView::All => {
+            KeyView::Ring { oldest_slot, rows } => {
                 let (q, scratch) = (&buffers.qkv[..q_len], &mut buffers.attention);
-                decode_attention(
-                    &weights.kernels,
-                    &shape,
+                let ring = KvRing {
                     view,
-                    plan.physical_rows,
-                    q,
-                    scratch,
-                    out,
-                );
+                    ring_slots: plan.physical_rows,
+                    oldest_slot,
+                    rows,
+                };
+                decode_attention(&weights.kernels, &shape, ring, q, scratch, out);
             }
             KeyView::Ordered {
                 first_position,
@@ -403,13 +398,16 @@ impl Mode for FastMode {
         let sequence = self.sequences.get_mut(&id);
         for cache in sequence.into_iter().flat_map(|s| &mut s.layers) {
             if let Some(undo) = undo.get(cache.kind()) {
-                cache.rewind(undo, &mut self.undo_work);
+                cache.rewind(undo);
             }
         }
     }
 
-    fn undo_work(&self) -> UndoWork {
-        self.undo_work
+    fn undo_work(&self, id: SequenceId) -> UndoWork {
+        let layers = self.sequences.get(&id).into_iter().flat_map(|s| &s.layers);
+        layers
+            .map(FastCache::undo_work)
+            .fold(UndoWork::default(), UndoWork::plus)
     }
 
     fn memory_bytes(&self) -> u64 {

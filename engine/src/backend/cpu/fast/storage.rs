@@ -28,6 +28,7 @@ pub(super) struct FastCache {
     offset_tokens: usize,
     /// Saved rows by entry, `[kv_head][head_dim]` each.
     undo_rows: Vec<(Vec<f16>, Vec<f16>)>,
+    undo_work: UndoWork,
     /// Keys.
     pub(super) k: AlignedBuffer<f16>,
     /// Values.
@@ -42,6 +43,7 @@ impl FastCache {
             slots: 0,
             offset_tokens: 0,
             undo_rows: Vec::new(),
+            undo_work: UndoWork::default(),
             k: AlignedBuffer::zeroed(0),
             v: AlignedBuffer::zeroed(0),
         }
@@ -50,6 +52,11 @@ impl FastCache {
     /// Which plan it follows.
     pub(super) fn kind(&self) -> usize {
         self.shape.cache_kind
+    }
+
+    /// What was done so that its appends can be taken back.
+    pub(super) fn undo_work(&self) -> UndoWork {
+        self.undo_work
     }
 
     /// Both buffers, for attention.
@@ -85,7 +92,6 @@ impl FastCache {
         kernels: &Kernels,
         plan: &CachePlan,
         (qkv, row, keys_at): (&[f32], usize, usize),
-        work: &mut UndoWork,
     ) {
         let width = self.shape.kv_heads * self.shape.head_dim;
         let shape = AttentionShape {
@@ -106,13 +112,13 @@ impl FastCache {
             for ((source, buffer), kept) in sources.into_iter().zip(buffers).zip(kept) {
                 kept.resize(width, f16::ZERO);
                 replace_row(kernels, &shape, source, buffer, slots, save.slot, kept);
-                work.rows_copied += 1;
+                self.undo_work.rows_copied += 1;
             }
             *self.undo_entry(save.entry) = (kept_k, kept_v);
             return;
         }
         if let Some(save) = plan.save {
-            self.save(save, work);
+            self.save(save);
         }
         let tokens = qkv.len() / row;
         for (source, buffer) in sources.into_iter().zip([&mut self.k, &mut self.v]) {
@@ -130,7 +136,7 @@ impl FastCache {
     }
 
     /// Keeps a key and a value row that are about to be overwritten, in a pass of its own each.
-    fn save(&mut self, save: SaveRow, work: &mut UndoWork) {
+    fn save(&mut self, save: SaveRow) {
         self.undo_entry(save.entry);
         let dim = self.shape.head_dim;
         let head_len = self.slots * dim;
@@ -140,19 +146,19 @@ impl FastCache {
             for head in buffer.chunks_exact(head_len) {
                 kept.extend_from_slice(&head[save.slot * dim..][..dim]);
             }
-            work.rows_copied += 1;
-            work.launches += 1;
+            self.undo_work.rows_copied += 1;
+            self.undo_work.launches += 1;
         }
     }
 
     /// Takes appends back, newest first.
-    pub(super) fn rewind(&mut self, undo: &CacheUndo, work: &mut UndoWork) {
+    pub(super) fn rewind(&mut self, undo: &CacheUndo) {
         for append in &undo.appends {
-            self.take_back(append, work);
+            self.take_back(append);
         }
     }
 
-    fn take_back(&mut self, append: &AppendUndo, work: &mut UndoWork) {
+    fn take_back(&mut self, append: &AppendUndo) {
         if self.offset_tokens <= append.offset_before {
             // Never ran here. A layer that lacks earlier tokens, too, has nothing to compact yet.
             if let Some(compaction) = append.compact
@@ -182,7 +188,7 @@ impl FastCache {
                         head[slot * dim..][..dim].copy_from_slice(row);
                     }
                 }
-                work.rows_restored += 2;
+                self.undo_work.rows_restored += 2;
             }
         }
     }

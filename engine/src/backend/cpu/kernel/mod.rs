@@ -36,8 +36,8 @@ mod testing;
 
 pub use activation::Activations;
 pub use attention::{
-    AttentionShape, DecodeScratch, KvElement, KvSegment, KvView, PrefillQueries, decode_attention,
-    prefill_attention, replace_row, write_rows,
+    AttentionShape, DecodeScratch, KvElement, KvRing, KvSegment, KvView, PrefillQueries,
+    decode_attention, prefill_attention, replace_row, write_rows,
 };
 pub use dispatch::{CpuFeatures, DispatchError, Isa, KernelChoice, choose};
 pub use gated::{Gate, gated_product};

@@ -24,7 +24,6 @@ pub(super) struct ReferenceMode {
     vectors: Vec<Vec<f32>>,
     ropes: Vec<Vec<f32>>,
     sequences: HashMap<SequenceId, Vec<LayerCache<f32>>>,
-    undo_work: UndoWork,
     run: Run,
 }
 
@@ -59,7 +58,6 @@ impl ReferenceMode {
             vectors,
             ropes,
             sequences: HashMap::new(),
-            undo_work: UndoWork::default(),
             run: Run::default(),
         }
     }
@@ -165,7 +163,7 @@ impl Stages for ReferenceMode {
         let cache = &mut self.run.caches[stage.layer];
         cache.prepare(&plan);
         if let Some(save) = plan.save {
-            cache.save(save, &mut self.undo_work);
+            cache.save(save);
         }
         for (token, (k, v)) in k
             .chunks_exact(kv_len)
@@ -296,13 +294,16 @@ impl Mode for ReferenceMode {
         let caches = self.sequences.get_mut(&id);
         for cache in caches.into_iter().flatten() {
             if let Some(undo) = undo.get(cache.kind()) {
-                cache.rewind(undo, &mut self.undo_work);
+                cache.rewind(undo);
             }
         }
     }
 
-    fn undo_work(&self) -> UndoWork {
-        self.undo_work
+    fn undo_work(&self, id: SequenceId) -> UndoWork {
+        let layers = self.sequences.get(&id).into_iter().flatten();
+        layers
+            .map(LayerCache::undo_work)
+            .fold(UndoWork::default(), UndoWork::plus)
     }
 
     fn memory_bytes(&self) -> u64 {

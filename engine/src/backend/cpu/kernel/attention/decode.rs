@@ -1,10 +1,13 @@
 //! Attention of one token: keys and values are streamed once.
 //!
-//! Softmax runs online over blocks of slots, for all query heads of a KV head
-//! together, so that a widened key or value serves every head. The slots are
+//! Softmax runs online over blocks of rows, for all query heads of a KV head
+//! together, so that a widened key or value serves every head. The rows are
 //! split into parts whose number depends on the length alone, and the parts
 //! are combined in order: the result is the same for any number of threads,
 //! and a model with one KV head still uses them all.
+//!
+//! Rows are counted in the order of their positions, and a ring only says in
+//! which slot each of them lies: the result is the same for any layout, too.
 
 #![expect(
     unsafe_code,
@@ -21,18 +24,18 @@ use super::super::exp::exp;
 use super::super::huge_pages::AlignedBuffer;
 use super::super::lanes::{LANES, Lanes};
 use super::super::pool::{Disjoint, share};
-use super::interface::{AttentionShape, KvElement, KvView, load};
+use super::interface::{AttentionShape, KvElement, KvRing, load};
 
-/// Slots whose scores are held before their values are read.
-const BLOCK_SLOTS: usize = 64;
-/// Slots whose scores are computed together.
+/// Rows whose scores are held before their values are read.
+const BLOCK_ROWS: usize = 64;
+/// Rows whose scores are computed together.
 const QUAD: usize = 4;
-/// Slots that keys are asked for ahead of their use: the time of a trip to memory.
+/// Rows that keys are asked for ahead of their use: the time of a trip to memory.
 const KEYS_AHEAD: usize = 8;
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
-/// A part has at least this many slots: some microseconds of work.
-const PART_SLOTS: usize = 64;
+/// A part has at least this many rows: some microseconds of work.
+const PART_ROWS: usize = 64;
 /// More parts than this only add combining.
 const MOST_PARTS: usize = 16;
 /// Before each part's accumulator: its largest score and its sum of weights.
@@ -60,23 +63,22 @@ impl DecodeScratch {
     }
 }
 
-/// softmax(scale · q·Kᵀ)·V over the first `rows` slots, in whatever order of
-/// positions they are; `q` and `out` are `[heads][head_dim]`.
+/// softmax(scale · q·Kᵀ)·V over the rows of `ring`; `q` and `out` are
+/// `[heads][head_dim]`.
 ///
 /// # Panics
-/// When the sizes do not fit or `rows` is 0.
+/// When the sizes do not fit or there are no rows.
 pub fn decode_attention<T: KvElement>(
     kernels: &Kernels,
     shape: &AttentionShape,
-    cache: KvView<'_, T>,
-    rows: usize,
+    ring: KvRing<'_, T>,
     q: &[f32],
     scratch: &mut DecodeScratch,
     out: &mut [f32],
 ) {
     shape.check();
-    cache.check(shape, 0, rows);
-    assert!(rows > 0, "attention over no rows");
+    ring.check(shape);
+    let (cache, rows) = (ring.view, ring.rows);
     let len = shape.heads * shape.head_dim;
     assert!(
         q.len() == len && out.len() == len,
@@ -91,12 +93,15 @@ pub fn decode_attention<T: KvElement>(
     let buffer = Disjoint::new(&mut scratch.parts[..needed]);
     let task = |index: usize| {
         let (kv_head, part) = (index / parts, index % parts);
-        let slots = share(rows, part, parts);
-        let first = (kv_head * cache.slots + slots.start) * shape.head_dim;
-        let elements = slots.len() * shape.head_dim;
+        let rows = share(rows, part, parts);
+        let first = kv_head * cache.slots * shape.head_dim;
+        let elements = ring.ring_slots * shape.head_dim;
         let part = Part {
             keys: &cache.keys[first..first + elements],
             values: &cache.values[first..first + elements],
+            ring_slots: ring.ring_slots,
+            first_slot: (ring.oldest_slot + rows.start) % ring.ring_slots,
+            rows: rows.len(),
             q: &q[kv_head * group * shape.head_dim..][..group * shape.head_dim],
             head_dim: shape.head_dim,
             scale: shape.scale,
@@ -118,16 +123,37 @@ pub fn decode_attention<T: KvElement>(
 
 /// A power of two, so that it divides well over threads.
 fn part_count(rows: usize) -> usize {
-    let wanted = (rows / PART_SLOTS).clamp(1, MOST_PARTS);
+    let wanted = (rows / PART_ROWS).clamp(1, MOST_PARTS);
     1 << wanted.ilog2()
 }
 
+/// Consecutive rows of one KV head, and the query heads that see them.
 struct Part<'a, T> {
+    /// The whole ring of this head; so are `values`.
     keys: &'a [T],
     values: &'a [T],
+    ring_slots: usize,
+    /// Slot of the part's first row.
+    first_slot: usize,
+    rows: usize,
     q: &'a [f32],
     head_dim: usize,
     scale: f32,
+}
+
+impl<T> Part<'_, T> {
+    /// Element at which the part's row `row` begins: inside the ring for rows of the part, and
+    /// anywhere for rows beyond it, which are only asked for.
+    #[inline(always)]
+    fn start(&self, row: usize) -> usize {
+        let slot = self.first_slot + row;
+        let round = if slot >= self.ring_slots {
+            self.ring_slots
+        } else {
+            0
+        };
+        (slot - round) * self.head_dim
+    }
 }
 
 isa_entry! {
@@ -146,33 +172,28 @@ isa_entry! {
 unsafe fn attend_kernel<L: Lanes, T: KvElement>(part: &Part<'_, T>, to: &mut [f32]) {
     let stride = HEADER + part.head_dim;
     let group = part.q.len() / part.head_dim;
-    let slots = part.keys.len() / part.head_dim;
+    let rows = part.rows;
     to.fill(0.0);
     for head in to.chunks_exact_mut(stride) {
         head[0] = f32::MIN;
     }
-    // SAFETY: heads and slots stay within the part.
+    // SAFETY: heads and rows stay within the part.
     unsafe {
-        for slot in 0..KEYS_AHEAD.min(slots) {
-            ask::<L, T>(
-                part.keys.as_ptr().wrapping_add(slot * part.head_dim),
-                part.head_dim,
-            );
+        for row in 0..KEYS_AHEAD.min(rows) {
+            let at = part.keys.as_ptr().wrapping_add(part.start(row));
+            ask::<L, T>(at, part.head_dim);
         }
-        let mut start = 0;
-        while start < slots {
-            let count = BLOCK_SLOTS.min(slots - start);
-            let keys = part.keys.as_ptr().add(start * part.head_dim);
-            let values = part.values.as_ptr().add(start * part.head_dim);
+        let mut first_row = 0;
+        while first_row < rows {
+            let count = BLOCK_ROWS.min(rows - first_row);
             let mut head = 0;
             while head < group {
                 let q = part.q.as_ptr().add(head * part.head_dim);
                 let to = to.as_mut_ptr().add(head * stride);
                 let block = Block {
-                    keys,
-                    values,
-                    q,
+                    first_row,
                     count,
+                    q,
                     to,
                 };
                 let taken = match group - head {
@@ -183,31 +204,30 @@ unsafe fn attend_kernel<L: Lanes, T: KvElement>(part: &Part<'_, T>, to: &mut [f3
                 };
                 head += taken;
             }
-            start += count;
+            first_row += count;
         }
     }
 }
 
-/// A block of slots and the first of the query heads that visit it together.
-struct Block<T> {
-    keys: *const T,
-    values: *const T,
-    q: *const f32,
+/// A block of a part's rows and the first of the query heads that visit it together.
+struct Block {
+    first_row: usize,
     count: usize,
+    q: *const f32,
     to: *mut f32,
 }
 
 /// `H` query heads over one block; returns `H`.
 ///
 /// # Safety
-/// Those of [`Lanes`]; the block has 1 to 64 slots and `H` heads.
+/// Those of [`Lanes`]; the block has 1 to 64 rows and `H` heads.
 #[inline(always)]
 unsafe fn block_kernel<L: Lanes, T: KvElement, const H: usize>(
     part: &Part<'_, T>,
-    block: &Block<T>,
+    block: &Block,
 ) -> usize {
     let stride = HEADER + part.head_dim;
-    let mut weights = [[0.0; BLOCK_SLOTS]; H];
+    let mut weights = [[0.0; BLOCK_ROWS]; H];
     // SAFETY: the caller's contract.
     unsafe {
         scores::<L, T, H>(part, block, &mut weights);
@@ -247,30 +267,35 @@ unsafe fn block_kernel<L: Lanes, T: KvElement, const H: usize>(
     H
 }
 
-/// `out[h][slot]` = scale · q_h · k_slot
+/// `out[h][row]` = scale · q_h · k_row
 ///
 /// # Safety
 /// As for [`block_kernel`].
 #[inline(always)]
 unsafe fn scores<L: Lanes, T: KvElement, const H: usize>(
     part: &Part<'_, T>,
-    block: &Block<T>,
-    out: &mut [[f32; BLOCK_SLOTS]; H],
+    block: &Block,
+    out: &mut [[f32; BLOCK_ROWS]; H],
 ) {
-    // SAFETY: the caller's contract; beyond the last slot it is read again.
+    // SAFETY: the caller's contract; beyond the last row it is read again.
     unsafe {
+        let start = |row: usize| part.start(block.first_row + row.min(block.count - 1));
         for first in (0..block.count).step_by(QUAD) {
             let mut sums = [L::splat(0.0); LANES];
-            let row = |slot: usize| block.keys.add(slot.min(block.count - 1) * part.head_dim);
-            let rows = [row(first), row(first + 1), row(first + 2), row(first + 3)];
+            let starts = [
+                start(first),
+                start(first + 1),
+                start(first + 2),
+                start(first + 3),
+            ];
+            let rows = starts.map(|start| part.keys.as_ptr().add(start));
             // The step before has pushed the cache out with weights, and rows are too short for the
-            // processor to guess. Values are asked for with the keys of the same slots: they are
+            // processor to guess. Values are asked for with the keys of the same rows: they are
             // needed once the block is scored.
-            for slot in first..first + QUAD {
-                let ahead = (slot + KEYS_AHEAD) * part.head_dim;
-                ask::<L, T>(block.keys.wrapping_add(ahead), part.head_dim);
-                let at = slot.min(block.count - 1) * part.head_dim;
-                ask::<L, T>(block.values.wrapping_add(at), part.head_dim);
+            for (row, start) in (first..).zip(starts) {
+                let ahead = part.start(block.first_row + row + KEYS_AHEAD);
+                ask::<L, T>(part.keys.as_ptr().wrapping_add(ahead), part.head_dim);
+                ask::<L, T>(part.values.as_ptr().wrapping_add(start), part.head_dim);
             }
             for column in (0..part.head_dim).step_by(LANES) {
                 let k = [
@@ -317,8 +342,8 @@ unsafe fn ask<L: Lanes, T>(row: *const T, head_dim: usize) {
 #[inline(always)]
 unsafe fn weigh<L: Lanes, T: KvElement, const H: usize, const C: usize>(
     part: &Part<'_, T>,
-    block: &Block<T>,
-    weights: &[[f32; BLOCK_SLOTS]; H],
+    block: &Block,
+    weights: &[[f32; BLOCK_ROWS]; H],
     shrink: &[f32; H],
     column: usize,
 ) {
@@ -332,14 +357,14 @@ unsafe fn weigh<L: Lanes, T: KvElement, const H: usize, const C: usize>(
                 sums[h][c] = L::mul(L::load(at), L::splat(shrink[h]));
             }
         }
-        for slot in 0..block.count {
-            let row = block.values.add(slot * part.head_dim + column);
+        for row in 0..block.count {
+            let values = part.values.as_ptr().add(part.start(block.first_row + row));
             let mut v = [L::splat(0.0); C];
             for c in 0..C {
-                v[c] = load::<L, T>(row.add(c * LANES));
+                v[c] = load::<L, T>(values.add(column + c * LANES));
             }
             for h in 0..H {
-                let weight = L::splat(*weights[h].get_unchecked(slot));
+                let weight = L::splat(*weights[h].get_unchecked(row));
                 for c in 0..C {
                     sums[h][c] = L::fma(weight, v[c], sums[h][c]);
                 }

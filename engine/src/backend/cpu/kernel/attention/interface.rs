@@ -133,6 +133,32 @@ impl<T> KvView<'_, T> {
     }
 }
 
+/// The rows that one query sees, in the order of their positions.
+#[derive(Debug, Clone, Copy)]
+pub struct KvRing<'a, T> {
+    /// Where the rows are.
+    pub view: KvView<'a, T>,
+    /// Slots of the ring: behind the last of them comes slot 0.
+    pub ring_slots: usize,
+    /// The slot of the first row.
+    pub oldest_slot: usize,
+    /// How many rows.
+    pub rows: usize,
+}
+
+impl<T> KvRing<'_, T> {
+    pub(super) fn check(&self, shape: &AttentionShape) {
+        self.view.check(shape, 0, self.ring_slots);
+        assert!(
+            (1..=self.ring_slots).contains(&self.rows) && self.oldest_slot < self.ring_slots,
+            "{} rows from slot {} of a ring of {}",
+            self.rows,
+            self.oldest_slot,
+            self.ring_slots
+        );
+    }
+}
+
 /// Consecutive slots that hold consecutive positions.
 ///
 /// A full cache is one segment, a wrapped ring two, and the rows of a chunk

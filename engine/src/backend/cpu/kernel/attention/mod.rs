@@ -10,7 +10,9 @@ mod interface;
 mod prefill;
 
 pub use decode::{DecodeScratch, decode_attention};
-pub use interface::{AttentionShape, KvElement, KvSegment, KvView, replace_row, write_rows};
+pub use interface::{
+    AttentionShape, KvElement, KvRing, KvSegment, KvView, replace_row, write_rows,
+};
 pub use prefill::{PrefillQueries, prefill_attention};
 
 #[cfg(test)]

@@ -104,6 +104,16 @@ impl<T: ToF64> Cache<T> {
         }
     }
 
+    /// `rows` of the first `ring_slots` slots, the oldest in `oldest_slot`.
+    fn ring(&self, ring_slots: usize, oldest_slot: usize, rows: usize) -> KvRing<'_, T> {
+        KvRing {
+            view: self.view(),
+            ring_slots,
+            oldest_slot,
+            rows,
+        }
+    }
+
     fn row(&self, buffer: &[T], dim: usize, head: usize, slot: usize) -> Vec<f64> {
         let start = (head * self.slots + slot) * dim;
         buffer[start..start + dim].iter().map(|x| x.f64()).collect()
@@ -140,18 +150,23 @@ fn decode_matches<T: ToF64>(kernels: &super::super::Kernels) {
     for shape in shapes() {
         let cache = Cache::<T>::new(kernels, &shape, 300);
         let q = wave(shape.heads * shape.head_dim, 0.3);
-        for rows in [1, 2, 3, 5, 63, 64, 65, 130, 300] {
+        for (ring_slots, oldest_slot, rows) in [
+            (1, 0, 1),
+            (2, 0, 2),
+            (3, 2, 3),
+            (5, 3, 5),
+            (63, 0, 63),
+            (66, 65, 64),
+            (65, 1, 65),
+            (130, 0, 130),
+            (300, 200, 298),
+        ] {
             let mut out = vec![f32::NAN; q.len()];
-            decode_attention(
-                kernels,
-                &shape,
-                cache.view(),
-                rows,
-                &q,
-                &mut scratch,
-                &mut out,
-            );
-            let visible: Vec<usize> = (0..rows).collect();
+            let ring = cache.ring(ring_slots, oldest_slot, rows);
+            decode_attention(kernels, &shape, ring, &q, &mut scratch, &mut out);
+            let visible: Vec<usize> = (oldest_slot..oldest_slot + rows)
+                .map(|slot| slot % ring_slots)
+                .collect();
             let expected = twin(
                 &shape,
                 &|head, slot| cache.row(&cache.keys, shape.head_dim, head, slot),
@@ -186,19 +201,45 @@ fn decode_gives_the_same_bits_on_any_threads_and_isa() {
             let cache = Cache::<f16>::new(&kernels, &shape, 300);
             let mut out = vec![0.0; q.len()];
             let mut scratch = DecodeScratch::new();
-            decode_attention(
-                &kernels,
-                &shape,
-                cache.view(),
-                300,
-                &q,
-                &mut scratch,
-                &mut out,
-            );
+            let ring = cache.ring(300, 0, 300);
+            decode_attention(&kernels, &shape, ring, &q, &mut scratch, &mut out);
             results.push(out);
         }
     }
     assert!(results.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn decode_gives_the_same_bits_wherever_in_a_ring_the_rows_lie() {
+    for kernels in every_isa(2) {
+        for (shape, rows) in [(shapes()[0], 200), (shapes()[1], 129)] {
+            let width = shape.kv_heads * shape.head_dim;
+            let q = wave(shape.heads * shape.head_dim, 0.3);
+            let (k, v) = (wave(rows * width, 0.1), wave(rows * width, 0.2));
+            let attend = |ring_slots: usize, oldest_slot: usize| {
+                let mut cache = Cache::<f16>::new(&kernels, &shape, ring_slots);
+                for row in 0..rows {
+                    let slot = (oldest_slot + row) % ring_slots;
+                    for (source, buffer) in [(&k, &mut cache.keys), (&v, &mut cache.values)] {
+                        let source = &source[row * width..];
+                        write_rows(&kernels, &shape, source, width, 1, buffer, ring_slots, slot);
+                    }
+                }
+                let mut out = vec![0.0; q.len()];
+                let ring = cache.ring(ring_slots, oldest_slot, rows);
+                let mut scratch = DecodeScratch::new();
+                decode_attention(&kernels, &shape, ring, &q, &mut scratch, &mut out);
+                out
+            };
+            let in_order = attend(rows, 0);
+            for (ring_slots, oldest_slot) in
+                [(rows, 1), (rows, rows - 1), (rows + 2, 0), (rows + 2, 67)]
+            {
+                let out = attend(ring_slots, oldest_slot);
+                assert_eq!(out, in_order, "{} {oldest_slot}", kernels.isa());
+            }
+        }
+    }
 }
 
 #[test]
@@ -216,23 +257,21 @@ fn decode_survives_scores_of_any_size() {
         keys[3 * 16] = -9000.0;
         values[70 * 16] = 2.5;
         values[3 * 16] = 99.0;
-        let view = KvView {
-            keys: &keys,
-            values: &values,
-            slots: 80,
+        let ring = KvRing {
+            view: KvView {
+                keys: &keys,
+                values: &values,
+                slots: 80,
+            },
+            ring_slots: 80,
+            oldest_slot: 0,
+            rows: 80,
         };
         let mut q = [0.0; 16];
         q[0] = 1.0;
         let mut out = [0.0; 16];
-        decode_attention(
-            &kernels,
-            &shape,
-            view,
-            80,
-            &q,
-            &mut DecodeScratch::new(),
-            &mut out,
-        );
+        let mut scratch = DecodeScratch::new();
+        decode_attention(&kernels, &shape, ring, &q, &mut scratch, &mut out);
         assert_eq!(out[0], 2.5);
     }
 }
