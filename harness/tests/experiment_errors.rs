@@ -220,6 +220,36 @@ fn an_expectation_must_be_about_some_cell() {
 }
 
 #[test]
+fn an_expectation_is_about_arms_that_there_are() {
+    let with = |arms: &str| {
+        let entry = format!("{{ when: {{ size: 2 }}, arms: {arms}, json: {{ n: 1 }} }}");
+        errors(&format!("{GOOD}expect: {{ cells: [{entry}] }}\n"))
+    };
+    assert_eq!(with("[next]"), "");
+    let text = with("[nxt]");
+    assert!(text.contains("expect.cells[0].arms[0]"), "{text}");
+    assert!(text.contains("did you mean `next`?"), "{text}");
+}
+
+#[test]
+fn cells_are_skipped_for_a_reason_and_never_all_of_them() {
+    let with = |skip: &str| {
+        let cells = format!("cells: {{ matrix: {{ size: [1, 2] }}, skip: [{skip}] }}");
+        changed("cells: { matrix: { size: [1, 2] } }", &cells)
+    };
+    assert_eq!(with("{ when: { size: 2 }, reason: too large }"), "");
+    let text = with("{ when: { size: 2 }, reason: ' ' }");
+    assert!(
+        text.contains("cells.skip[0].reason: expected text"),
+        "{text}"
+    );
+    let text = with("{ when: { size: 3 }, reason: too large }");
+    assert!(text.contains("values that some cell has"), "{text}");
+    let text = with("{ when: { size: 1 }, reason: x }, { when: { size: 2 }, reason: y }");
+    assert!(text.contains("at least one cell that is run"), "{text}");
+}
+
+#[test]
 fn a_shell_operator_is_a_warning() {
     let piped = GOOD.replace("--size {size}'", "--size {size} | tail -1 > out'");
     let warned = warnings(&piped);

@@ -55,6 +55,7 @@ fn the_page_has_a_row_for_every_key_with_its_default() {
         ("### arms", "Arm"),
         ("### setup", "SetupStep"),
         ("### control", "Control"),
+        ("### cells", "Cells"),
         ("### metrics", "Metric"),
         ("### expect", "Expect"),
         ("### guard", "Guard"),

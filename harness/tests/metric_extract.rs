@@ -8,7 +8,7 @@ use bench_run::experiment::matrix::{Cell, cells};
 use bench_run::experiment::model::Experiment;
 use bench_run::metric::expect::same_across_arms;
 use bench_run::metric::extract::{Extracted, MAX_PARSED_BYTES, Refusal, extract};
-use bench_run::record::format::Usage;
+use bench_run::record::format::{PlannedArm, Usage};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
@@ -62,10 +62,50 @@ fn run(file: &str, cell: usize, output: impl AsRef<[u8]>, usage: &Usage) -> Extr
     extract(
         &experiment,
         &cell,
-        &experiment.arms["next"].requires,
+        &arm(&experiment, "next", None),
         &stdout,
         usage,
     )
+}
+
+/// An arm as a plan has it; `null_of` makes it a null arm.
+fn arm(experiment: &Experiment, name: &str, null_of: Option<&str>) -> PlannedArm {
+    let repeated = null_of.unwrap_or(name);
+    PlannedArm {
+        name: name.into(),
+        label: name.into(),
+        null_of: null_of.map(str::to_owned),
+        build: Some(0),
+        build_failure: None,
+        treatment: 0,
+        env: IndexMap::new(),
+        requires: experiment.arms[repeated].requires.clone(),
+        slow_down: None,
+    }
+}
+
+#[test]
+fn an_expectation_of_some_cells_may_be_about_some_arms_and_then_about_their_null_arms() {
+    let file = FILE.replace(
+        "{ when: { size: 2 }, json: { wrapped: true } }",
+        "{ when: { size: 2 }, arms: [next], json: { wrapped: false } }",
+    );
+    let experiment = experiment(&file.replace("nulls: [base]", "nulls: [base, next]"));
+    let folder = tempfile::tempdir().unwrap();
+    let stdout = folder.path().join("stdout");
+    std::fs::write(&stdout, OUTPUT).unwrap();
+    let accepted = |name, null_of, cell: usize| {
+        let cell = cells(&experiment).swap_remove(cell);
+        let arm = arm(&experiment, name, null_of);
+        extract(&experiment, &cell, &arm, &stdout, &usage())
+            .metrics
+            .is_ok()
+    };
+    assert!(accepted("base", None, 1));
+    assert!(accepted("base-null", Some("base"), 1));
+    assert!(!accepted("next", None, 1));
+    assert!(!accepted("next-null", Some("next"), 1));
+    assert!(accepted("next", None, 0));
 }
 
 fn refusal(output: impl AsRef<[u8]>) -> Refusal {
@@ -242,7 +282,8 @@ fn output_beyond_the_limit_is_not_parsed_and_not_needed_for_rusage() {
     let on = |file: &str| {
         let experiment = experiment(file);
         let cell = cells(&experiment).swap_remove(0);
-        extract(&experiment, &cell, &IndexMap::new(), &stdout, &usage()).metrics
+        let base = arm(&experiment, "base", None);
+        extract(&experiment, &cell, &base, &stdout, &usage()).metrics
     };
     let reason = on(FILE).unwrap_err().to_string();
     assert_eq!(

@@ -3,6 +3,7 @@
 use super::arguments::FileArgs;
 use super::progress::Progress;
 use super::surroundings::Surroundings;
+use crate::experiment::matrix;
 use crate::session::pins::Origin;
 use crate::session::prepare;
 
@@ -26,9 +27,13 @@ pub fn run(arguments: &FileArgs) -> anyhow::Result<i32> {
         };
         out += &format!("{name:16} {what}\n");
     }
-    let cells = crate::experiment::matrix::cells(&loaded.experiment).len();
+    let cells = matrix::cells(&loaded.experiment).len();
+    let skipped = match matrix::skipped(&loaded.experiment).len() {
+        0 => String::new(),
+        skipped => format!(", {skipped} skipped"),
+    };
     out += &format!(
-        "{}: in order, {cells} cells\n",
+        "{}: in order, {cells} cells{skipped}\n",
         surroundings.experiment_path
     );
     super::dispatch::print(&out)

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::model::{Cells, Experiment, Scalar};
+use super::model::{Cells, Experiment, Scalar, Skip};
 
 /// Longest cell id: part of file names beside an arm's name and a round.
 const MAX_ID_CHARACTERS: usize = 80;
@@ -19,15 +19,54 @@ pub struct Cell {
     pub values: IndexMap<String, Scalar>,
 }
 
-/// The cells in reading order: the matrix first (its last variable varies
-/// fastest), then the list. Without variables there is one cell, `all`.
+/// A workload that belongs to the question and is not run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SkippedCell {
+    /// The workload.
+    pub cell: Cell,
+    /// Why, in the file's words.
+    pub reason: String,
+}
+
+/// The cells that are run, in reading order: the matrix first (its last variable
+/// varies fastest), then the list. Without variables there is one cell, `all`.
 ///
 /// Ids are made from the values: what follows the last `/` or `:` of each, joined
 /// by dots; a clash gets a counter. The experiment is taken as checked by
 /// [`super::load::load`], which bounds the number of cells.
 #[must_use]
 pub fn cells(experiment: &Experiment) -> Vec<Cell> {
-    named(combinations(&experiment.cells))
+    let skip = &experiment.cells.skip;
+    let mut all = named(combinations(&experiment.cells));
+    all.retain(|cell| skip_of(skip, &cell.values).is_none());
+    all
+}
+
+/// The cells that are not run, in reading order, with ids as in [`cells`].
+#[must_use]
+pub fn skipped(experiment: &Experiment) -> Vec<SkippedCell> {
+    let all = named(combinations(&experiment.cells)).into_iter();
+    all.filter_map(|cell| {
+        let reason = skip_of(&experiment.cells.skip, &cell.values)?
+            .reason
+            .clone();
+        Some(SkippedCell { cell, reason })
+    })
+    .collect()
+}
+
+/// The first entry that takes a cell with these values out.
+fn skip_of<'a>(skip: &'a [Skip], values: &IndexMap<String, Scalar>) -> Option<&'a Skip> {
+    skip.iter().find(|skip| selects(&skip.when, values))
+}
+
+/// Whether a cell with `values` has all values of the selector `when`.
+#[must_use]
+pub(crate) fn selects(when: &IndexMap<String, Scalar>, values: &IndexMap<String, Scalar>) -> bool {
+    when.iter().all(|(name, wanted)| {
+        let own = values.get(name);
+        own.is_some_and(|own| same_value(own, wanted))
+    })
 }
 
 fn named(all: Vec<IndexMap<String, Scalar>>) -> Vec<Cell> {
@@ -168,6 +207,25 @@ mod tests {
         assert_eq!(id(&[("x", text("日本語"))]), "cell");
         assert_eq!(id(&[("fast", Scalar::Bool(true))]), "fast-true");
         assert_eq!(id(&[]), "all");
+    }
+
+    #[test]
+    fn skipped_cells_keep_their_place_in_the_naming_and_their_reason() {
+        let yaml = "{ matrix: { model: [a/x, b/x], n: [1, 2] },
+                      skip: [{ when: { model: a/x, n: 2 }, reason: too large },
+                             { when: { n: 2 }, reason: too slow }] }";
+        let experiment = Experiment {
+            cells: serde_yaml::from_str(yaml).unwrap(),
+            ..crate::record::example::plan().experiment
+        };
+        let ids: Vec<String> = cells(&experiment).into_iter().map(|cell| cell.id).collect();
+        assert_eq!(ids, ["x.1", "x.1-2"]);
+        let skipped: Vec<(String, String)> = skipped(&experiment)
+            .into_iter()
+            .map(|skipped| (skipped.cell.id, skipped.reason))
+            .collect();
+        let expected = [("x.2", "too large"), ("x.2-2", "too slow")];
+        assert_eq!(skipped, expected.map(|(id, why)| (id.into(), why.into())));
     }
 
     #[test]

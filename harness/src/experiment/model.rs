@@ -216,6 +216,19 @@ pub struct Cells {
     /// Further cells, written out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub list: Vec<IndexMap<String, Scalar>>,
+    /// Cells that belong to the question and are not run, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skip: Vec<Skip>,
+}
+
+/// Cells that are not run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Skip {
+    /// The cells it is about: those that have all these values.
+    pub when: IndexMap<String, Scalar>,
+    /// Why, for readers of the report.
+    pub reason: String,
 }
 
 /// A command that makes or fetches something that attempts read, once for all cells for
@@ -373,6 +386,9 @@ pub struct Expect {
 pub struct CellExpect {
     /// The cells it is about: those that have all these values.
     pub when: IndexMap<String, Scalar>,
+    /// The arms it is about, with the null and control arms that repeat them; all where left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arms: Vec<String>,
     /// Fields that must hold there.
     pub json: IndexMap<String, Condition>,
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::json;
 use crate::experiment::condition::{self, Comparison};
-use crate::experiment::matrix::Cell;
+use crate::experiment::matrix::{self, Cell};
 use crate::experiment::model::{CellExpect, Condition, Expect, Scalar};
 use crate::record::format::Attempt;
 
@@ -92,13 +92,11 @@ fn shown(scalar: &Scalar) -> String {
     }
 }
 
-/// Whether an expectation of some cells is about `cell`.
+/// Whether an expectation of some cells is about `cell` and `arm`, an arm of the file.
 #[must_use]
-pub fn applies(expectation: &CellExpect, cell: &Cell) -> bool {
-    expectation.when.iter().all(|(name, wanted)| {
-        let own = cell.values.get(name);
-        own.is_some_and(|own| crate::experiment::matrix::same_value(own, wanted))
-    })
+pub fn applies(expectation: &CellExpect, cell: &Cell, arm: &str) -> bool {
+    let of_arm = expectation.arms.is_empty() || expectation.arms.iter().any(|name| name == arm);
+    of_arm && matrix::selects(&expectation.when, &cell.values)
 }
 
 /// A field in which an arm differs from the reference arm.

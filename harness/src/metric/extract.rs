@@ -11,7 +11,7 @@ use super::{expect, json, regex, rusage};
 use crate::experiment::matrix::Cell;
 use crate::experiment::model::{Condition, Experiment, Metric};
 use crate::hash::{sha256_file, sha256_hex};
-use crate::record::format::Usage;
+use crate::record::format::{PlannedArm, Usage};
 
 /// Most bytes of standard output that are parsed; an attempt that prints more is stopped.
 pub const MAX_PARSED_BYTES: u64 = 64 << 20;
@@ -40,7 +40,7 @@ pub enum Refusal {
     Invalid(String),
 }
 
-/// Reads the output of one attempt of an arm with `arm_requires` on `cell`.
+/// Reads the output of one attempt of `arm` on `cell`.
 ///
 /// `stdout` is the attempt's own file. Every reason is one line; where several
 /// expectations are broken, all of them are named.
@@ -48,7 +48,7 @@ pub enum Refusal {
 pub fn extract(
     experiment: &Experiment,
     cell: &Cell,
-    arm_requires: &IndexMap<String, Condition>,
+    arm: &PlannedArm,
     stdout: &Path,
     usage: &Usage,
 ) -> Extracted {
@@ -56,7 +56,7 @@ pub fn extract(
     let attempt = Attempt {
         experiment,
         cell,
-        arm_requires,
+        arm,
         stdout,
         usage,
     };
@@ -67,7 +67,7 @@ pub fn extract(
 struct Attempt<'a> {
     experiment: &'a Experiment,
     cell: &'a Cell,
-    arm_requires: &'a IndexMap<String, Condition>,
+    arm: &'a PlannedArm,
     stdout: &'a Path,
     usage: &'a Usage,
 }
@@ -128,15 +128,27 @@ impl Attempt<'_> {
     /// Every condition on a field of the output, the arm's own last.
     fn conditions(&self) -> Vec<(&str, &Condition)> {
         let expect = &self.experiment.expect;
+        let arm = self.repeated_arm();
         let cells = expect.cells.iter();
-        let here = cells.filter(|one| expect::applies(one, self.cell));
+        let here = cells.filter(|one| expect::applies(one, self.cell, arm));
         expect
             .json
             .iter()
             .chain(here.flat_map(|one| &one.json))
-            .chain(self.arm_requires)
+            .chain(&self.arm.requires)
             .map(|(field, condition)| (field.as_str(), condition))
             .collect()
+    }
+
+    /// The arm of the file that ran: its own name, or that of the arm a null or control arm repeats.
+    fn repeated_arm(&self) -> &str {
+        let control = self.experiment.control.as_ref();
+        let controlled = control.filter(|_| self.arm.slow_down.is_some());
+        match (controlled, &self.arm.null_of) {
+            (Some(control), _) => &control.of,
+            (None, Some(of)) => of,
+            (None, None) => &self.arm.name,
+        }
     }
 
     fn needs_json(&self, conditions: &[(&str, &Condition)]) -> bool {

@@ -85,6 +85,21 @@ mod tests {
     use crate::report::example;
 
     #[test]
+    fn a_cell_that_is_not_run_is_listed_with_its_reason() {
+        let mut record = example::record();
+        let listed = |record: &_| {
+            let model = ReportModel::new(record, &example::analysis(record), example::STEM);
+            render(&model).unwrap().contains("| x.9 | too large |")
+        };
+        assert!(!listed(&record));
+        let cells = &mut record.plan.experiment.cells;
+        cells.list = vec![serde_yaml::from_str("{ model: x, n: 9 }").unwrap()];
+        let skip = "{ when: { n: 9 }, reason: too large }";
+        cells.skip = vec![serde_yaml::from_str(skip).unwrap()];
+        assert!(listed(&record));
+    }
+
+    #[test]
     fn the_answer_comes_before_every_table() {
         let record = example::record();
         let model = ReportModel::new(&record, &example::analysis(&record), example::STEM);

@@ -179,8 +179,12 @@ fn expect_step(experiment: &Experiment) -> String {
     );
     for cell in &expect.cells {
         let when: Vec<String> = cell.when.iter().map(|(k, v)| format!("{k} {v}")).collect();
+        let arms = match cell.arms.as_slice() {
+            [] => String::new(),
+            arms => format!(" in {}", arms.join(", ")),
+        };
         let wants = cell.json.iter().map(|(k, v)| format!("{k}: {v}"));
-        checks.extend(wants.map(|want| format!("{want} where {}", when.join(", "))));
+        checks.extend(wants.map(|want| format!("{want} where {}{arms}", when.join(", "))));
     }
     if !expect.same_across_arms.is_empty() {
         checks.push(format!(

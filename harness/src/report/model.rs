@@ -12,6 +12,7 @@ use super::reproduce::{self, Reproduce};
 use super::table::{self, MetricSection};
 use super::words;
 use crate::analysis::model::Analysis;
+use crate::experiment::matrix;
 use crate::record::format::{Plan, PlannedArm, PlannedBuild};
 use crate::record::reader::Record;
 use crate::verdict::rule::Judgement;
@@ -42,6 +43,8 @@ pub struct ReportModel {
     pub environment: Vec<Fact>,
     /// How it was measured and decided.
     pub method: Method,
+    /// Cells that were not run.
+    pub skipped: Vec<SkippedLine>,
     /// One section per metric.
     pub metrics: Vec<MetricSection>,
     /// What became of the attempts.
@@ -76,6 +79,15 @@ pub struct ControlLine {
     pub cell: String,
     /// In one sentence.
     pub sentence: String,
+}
+
+/// One cell that belongs to the question and was not run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SkippedLine {
+    /// The cell.
+    pub cell: String,
+    /// Why, in the experiment's words.
+    pub reason: String,
 }
 
 /// One arm.
@@ -131,6 +143,7 @@ impl ReportModel {
             arms: plan.arms.iter().map(|arm| arm_line(plan, arm)).collect(),
             environment: method::environment(record),
             method: method::method(record, analysis),
+            skipped: skipped_lines(plan),
             metrics: table::sections(plan, analysis),
             outcomes: outcomes::outcomes(record, analysis),
             reproduce: reproduce::reproduce(plan),
@@ -155,6 +168,16 @@ pub fn default_stem(record: &Record) -> String {
     } else {
         stem
     }
+}
+
+fn skipped_lines(plan: &Plan) -> Vec<SkippedLine> {
+    let skipped = matrix::skipped(&plan.experiment).into_iter();
+    skipped
+        .map(|skipped| SkippedLine {
+            cell: skipped.cell.id,
+            reason: skipped.reason,
+        })
+        .collect()
 }
 
 /// What decides comes first: gated judgements, or all where none is gated.

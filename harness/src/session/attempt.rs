@@ -135,7 +135,7 @@ impl Bench<'_> {
             return;
         };
         let (cell, arm) = (&plan.cells[place.cell], &plan.arms[place.arm]);
-        let extracted = extract::extract(&plan.experiment, cell, &arm.requires, stdout, &usage);
+        let extracted = extract::extract(&plan.experiment, cell, arm, stdout, &usage);
         row.fields = extracted.fields;
         let values = row.fields.values_mut();
         values.for_each(|value| self.workplace.roots.hide_in(value));

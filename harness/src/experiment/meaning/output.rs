@@ -9,6 +9,7 @@ use super::super::matrix;
 use super::super::model::{Condition, Experiment, Metric, Scalar};
 use super::super::report::Report;
 use super::super::template::is_identifier;
+use super::arms;
 
 pub(super) fn check(experiment: &Experiment, report: &mut Report) {
     if experiment.metrics.is_empty() {
@@ -99,16 +100,26 @@ fn expectations(experiment: &Experiment, report: &mut Report) {
             report.value(&path, "at least one field", "none", None);
         }
         conditions(&child(&path, "json"), &one.json, report);
-        when(&child(&path, "when"), &one.when, experiment, report);
+        let when_path = child(&path, "when");
+        if one.when.is_empty() {
+            let hint = "what holds in every cell belongs under `expect.json`".to_owned();
+            report.value(&when_path, "at least one variable", "none", Some(hint));
+        }
+        when(&when_path, &one.when, experiment, report);
+        for (index, arm) in one.arms.iter().enumerate() {
+            let path = item(&child(&path, "arms"), index);
+            arms::known_arm(&path, arm, experiment, report);
+        }
     }
 }
 
-/// The selector of an expectation must select something.
-fn when(path: &str, when: &IndexMap<String, Scalar>, experiment: &Experiment, report: &mut Report) {
-    if when.is_empty() {
-        let hint = "what holds in every cell belongs under `expect.json`".to_owned();
-        report.value(path, "at least one variable", "none", Some(hint));
-    }
+/// A selector must select something.
+pub(super) fn when(
+    path: &str,
+    when: &IndexMap<String, Scalar>,
+    experiment: &Experiment,
+    report: &mut Report,
+) {
     let too_many = matrix::count(&experiment.cells).is_none_or(|count| count > 1000);
     if report.is_touched("cells") || too_many {
         return;
@@ -128,14 +139,9 @@ fn when(path: &str, when: &IndexMap<String, Scalar>, experiment: &Experiment, re
         let got = format!("`{}`", printable(name));
         report.key(&child(path, name), &expected, &got, hint);
     }
-    let selects = |cell: &IndexMap<String, Scalar>| {
-        when.iter().all(|(name, value)| {
-            cell.get(name)
-                .is_some_and(|own| matrix::same_value(own, value))
-        })
-    };
+    let selects = |cell: &IndexMap<String, Scalar>| matrix::selects(when, cell);
     if !unknown && !when.is_empty() && !all.iter().any(selects) {
-        let hint = "the expectation would never be checked".to_owned();
+        let hint = "the entry would never apply".to_owned();
         report.value(
             path,
             "values that some cell has",

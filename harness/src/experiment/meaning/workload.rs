@@ -11,7 +11,7 @@ use super::super::matrix;
 use super::super::model::{Experiment, Scalar};
 use super::super::report::Report;
 use super::super::template::{self, FIXED_NAMES, OUT_NAME, TemplateError, is_identifier};
-use super::setup;
+use super::{not_blank, output, setup};
 
 /// More cells than this are a slip, and their names alone would fill memory.
 const MAX_CELLS: usize = 1000;
@@ -46,6 +46,7 @@ pub(super) fn check(experiment: &Experiment, report: &mut Report) {
         Some(count) if count <= MAX_CELLS => {
             let all = matrix::combinations(cells);
             distinct(&all, report);
+            skip(experiment, &all, report);
             setup::check(experiment, &all, report);
             command(experiment, &all, report);
         }
@@ -53,6 +54,27 @@ pub(super) fn check(experiment: &Experiment, report: &mut Report) {
             let got = count.map_or("more than can be counted".into(), |n| n.to_string());
             report.value("cells", &format!("at most {MAX_CELLS} cells"), &got, None);
         }
+    }
+}
+
+fn skip(experiment: &Experiment, all: &[IndexMap<String, Scalar>], report: &mut Report) {
+    let entries = &experiment.cells.skip;
+    for (index, entry) in entries.iter().enumerate() {
+        let path = item("cells.skip", index);
+        not_blank(&child(&path, "reason"), &entry.reason, report);
+        let when_path = child(&path, "when");
+        if entry.when.is_empty() {
+            report.value(&when_path, "at least one variable", "none", None);
+        }
+        output::when(&when_path, &entry.when, experiment, report);
+    }
+    let skipped = |cell| {
+        entries
+            .iter()
+            .any(|entry| matrix::selects(&entry.when, cell))
+    };
+    if !all.is_empty() && all.iter().all(skipped) && !report.is_touched("cells") {
+        report.value("cells.skip", "at least one cell that is run", "none", None);
     }
 }
 
