@@ -1,11 +1,9 @@
 //! Numbers with units as text: one spelling for reports, tables and messages.
 
-/// A relative change in percent with sign, two decimals: `−1.19 %`, `+0.50 %`.
-///
-/// `delta` is a natural log-ratio; the change shown is exp(δ) − 1.
+/// The relative change in percent that a natural log-ratio stands for: exp(δ) − 1.
 #[must_use]
-pub fn change_pct(delta: f64) -> String {
-    signed_pct(delta.exp_m1() * 100.0)
+pub fn percent_of(delta: f64) -> f64 {
+    delta.exp_m1() * 100.0
 }
 
 /// A signed percentage with two decimals and a real minus sign.
@@ -117,8 +115,8 @@ mod tests {
 
     #[test]
     fn a_change_has_its_sign_and_two_decimals() {
-        assert_eq!(change_pct(0.0), "±0.00 %");
-        assert_eq!(change_pct((1.0119_f64).ln()), "+1.19 %");
+        assert_eq!(signed_pct(percent_of(0.0)), "±0.00 %");
+        assert_eq!(signed_pct(percent_of((1.0119_f64).ln())), "+1.19 %");
         assert_eq!(signed_pct(-1.187), "−1.19 %");
         assert_eq!(signed_pct(-0.001), "±0.00 %");
         assert_eq!(signed_pct(f64::NAN), "n/a");

@@ -144,6 +144,7 @@ fn cell_data(
     CellData {
         cell: plan.cells[rounds.cell].id.clone(),
         metric: name.to_owned(),
+        unit: metric.unit_of(name).to_owned(),
         better: metric.better,
         gated: metric.gate,
         base: plan

@@ -85,7 +85,7 @@ pub fn describe(plan: &Plan, known: &[KnownCell]) -> String {
                 format!(
                     "needs noise of at most {} % per attempt: then an unchanged candidate passes \
                      in {} % of runs",
-                    unit::value((1e4 * noise.exp_m1()).round() / 1e2),
+                    noise_pct(noise),
                     unit::value(100.0 * WANTED)
                 )
             },
@@ -150,7 +150,7 @@ fn forecast_line(one: &Forecast, rounds: u32) -> String {
         one.metric,
         one.candidate,
         one.cell,
-        unit::value((1e4 * one.power.sigma.exp_m1()).round() / 1e2),
+        noise_pct(one.power.sigma),
         one.noise.runs,
         if one.noise.runs == 1 { "" } else { "s" },
         percent(one.power.pass_if_unchanged),
@@ -174,4 +174,9 @@ fn arms(plan: &Plan) -> String {
         );
     }
     out
+}
+
+/// Noise on the logarithmic scale in percent, two decimals at most.
+fn noise_pct(sigma: f64) -> String {
+    unit::value((1e2 * unit::percent_of(sigma)).round() / 1e2)
 }

@@ -193,6 +193,7 @@ fn cell_data(record: &Record, cell: &str, metric: &str) -> CellData {
     CellData {
         cell: cell.into(),
         metric: metric.into(),
+        unit: definition.unit_of(metric).into(),
         better: definition.better,
         gated: definition.gate,
         arms,

@@ -6,6 +6,7 @@ use crate::analysis::model::GateOutcome;
 use crate::experiment::model::Better;
 use crate::record::format::PlannedFixture;
 use crate::unit;
+use crate::verdict::change::own_pct;
 use crate::verdict::rule::{Estimate, NullBand, Verdict};
 
 /// The verdict as readers see it.
@@ -97,28 +98,17 @@ pub fn better(better: Better) -> &'static str {
     }
 }
 
-/// δ (larger is slower) as a relative change of the metric itself, in percent:
-/// a rate that got slower went down, a time that got slower went up.
-#[must_use]
-pub fn change_pct(better: Better, delta: f64) -> f64 {
-    100.0
-        * match better {
-            Better::Higher => (-delta).exp_m1(),
-            Better::Lower => delta.exp_m1(),
-        }
-}
-
 /// The ends of an interval of δ as changes in percent, the smaller first.
 #[must_use]
 pub fn change_range_pct(better: Better, low: f64, high: f64) -> (f64, f64) {
-    let (a, b) = (change_pct(better, low), change_pct(better, high));
+    let (a, b) = (own_pct(better, low), own_pct(better, high));
     (a.min(b), a.max(b))
 }
 
 /// Such as `−1.19 %`; a doubling and more, or a halving, also as a factor.
 #[must_use]
 pub fn change(better: Better, delta: f64) -> String {
-    let pct = change_pct(better, delta);
+    let pct = own_pct(better, delta);
     let text = format!("{} %", bare_pct(pct));
     let factor = 1.0 + pct / 100.0;
     if factor.is_finite() && (factor >= 2.0 || factor <= 0.5) {
@@ -160,7 +150,7 @@ pub fn range(better: Better, low: f64, high: f64) -> String {
 /// A size of effect without a sign, such as `0.61 %`.
 #[must_use]
 pub fn size_pct(delta: f64) -> String {
-    let text = unit::signed_pct(delta.abs().exp_m1() * 100.0);
+    let text = unit::signed_pct(unit::percent_of(delta.abs()));
     text.trim_start_matches(['+', '±']).to_owned()
 }
 

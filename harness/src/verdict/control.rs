@@ -70,7 +70,7 @@ pub(super) fn check(one: &Weighed<'_>, rule: &Rule, family: usize) -> Option<Con
 fn sentence(check: &ControlCheck, why_not: &str) -> String {
     let change = |delta| metric_change(delta, check.better);
     let size = |delta: f64| {
-        let change = unit::change_pct(delta);
+        let change = unit::signed_pct(unit::percent_of(delta));
         change.trim_start_matches('+').to_owned()
     };
     let injected = size(check.injected);

@@ -26,6 +26,7 @@ pub(super) fn cell(metric: &str, better: Better, rounds: &[[f64; 3]]) -> CellDat
     CellData {
         cell: "2048".into(),
         metric: metric.into(),
+        unit: crate::unit::metric_unit(metric).into(),
         better,
         gated: true,
         arms: vec![

@@ -4,6 +4,7 @@
 //! and gate print them and add nothing. docs/METHODOLOGY.md explains the rule.
 
 mod beside;
+pub mod change;
 mod columns;
 pub mod control;
 pub mod decide;

@@ -70,6 +70,8 @@ pub struct CellData {
     pub cell: String,
     /// Metric name.
     pub metric: String,
+    /// Unit of its values for readers, such as `tok/s`; may be empty.
+    pub unit: String,
     /// Which way is better.
     pub better: Better,
     /// Whether the gate decides on it.

@@ -4,6 +4,7 @@
 //! Inside the rule larger is slower; here the reader sees the metric's own
 //! change: a rate that lost 1.19 % reads −1.19 %, a time that grew reads +.
 
+use super::change::own_pct;
 use super::decide::Weighed;
 use super::foresight::{GATEABLE, WANTED};
 use super::measure::{Found, Measured};
@@ -24,19 +25,16 @@ pub(super) struct Facts<'a> {
 }
 
 /// The metric's own change for an effect `delta` (larger is slower), such as `−1.19 %`.
-#[must_use]
 pub(super) fn metric_change(delta: f64, better: Better) -> String {
-    unit::change_pct(match better {
-        Better::Higher => -delta,
-        Better::Lower => delta,
-    })
+    unit::signed_pct(own_pct(better, delta))
 }
 
-/// The words for a change for the worse and for the better.
-fn words(metric: &str) -> (&'static str, &'static str) {
-    match unit::metric_unit(metric) {
-        "B" => ("larger", "smaller"),
-        "tok/s" | "s" | "ms" | "µs" | "ns" => ("slower", "faster"),
+/// The words for a change for the worse and for the better of values in `unit`.
+fn words(unit: &str) -> (&'static str, &'static str) {
+    match unit {
+        "B" | "KiB" | "MiB" | "GiB" | "kB" | "MB" | "GB" => ("larger", "smaller"),
+        unit if unit.ends_with("/s") => ("slower", "faster"),
+        "s" | "ms" | "µs" | "us" | "ns" | "min" | "h" => ("slower", "faster"),
         _ => ("worse", "better"),
     }
 }
@@ -66,7 +64,7 @@ fn without_noise(facts: &Facts<'_>, found: &Measured) -> String {
              It shows no noise at all, so the values alone decide."
         );
     }
-    let (worse, better) = words(metric);
+    let (worse, better) = words(&facts.one.data.unit);
     let threshold = threshold(facts);
     let what = match facts.one.verdict {
         Verdict::Regressed => format!("{worse}, at or beyond the threshold of {threshold}"),
@@ -81,8 +79,8 @@ fn without_noise(facts: &Facts<'_>, found: &Measured) -> String {
 }
 
 fn with_noise(facts: &Facts<'_>, found: &Measured) -> String {
-    let (candidate, base, metric) = names(facts);
-    let (worse, better) = words(metric);
+    let (candidate, base, _) = names(facts);
+    let (worse, better) = words(&facts.one.data.unit);
     let threshold = threshold(facts);
     let measured = interval(facts, found);
     let estimate = &found.estimate;
@@ -234,12 +232,15 @@ mod tests {
     }
 
     #[test]
-    fn a_change_has_the_metrics_own_sign() {
-        let slower = (100.0_f64 / 98.81).ln();
-        assert_eq!(metric_change(slower, Better::Higher), "−1.19 %");
-        assert_eq!(metric_change(1.0119_f64.ln(), Better::Lower), "+1.19 %");
-        assert_eq!(metric_change(-slower, Better::Lower), "−1.19 %");
-        assert_eq!(metric_change(0.0, Better::Higher), "±0.00 %");
+    fn the_words_follow_the_unit_that_the_experiment_gives() {
+        let with_unit = |unit: &str, better| {
+            let mut data = noisy("score", better, 100.0, 97.0);
+            data.unit = unit.into();
+            sentence(data)
+        };
+        assert!(with_unit("req/s", Better::Higher).starts_with("`main` is slower than"));
+        assert!(with_unit("MiB", Better::Lower).starts_with("`main` is smaller than"));
+        assert!(with_unit("points", Better::Higher).starts_with("`main` is worse than"));
     }
 
     #[test]

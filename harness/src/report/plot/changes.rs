@@ -10,6 +10,7 @@ use super::panel::{
 use super::scale::ChangeScale;
 use crate::experiment::model::Better;
 use crate::report::words::{self, Tone};
+use crate::verdict::change::own_pct;
 use crate::verdict::rule::{Judgement, Verdict};
 
 const ROW: f64 = 36.0;
@@ -191,7 +192,7 @@ fn draw_estimate(
     for end in [from, to] {
         canvas.line(&[(end, y - 5.0), (end, y + 5.0)], look.colour, 2.0)?;
     }
-    let at = frame.x(scale.share(words::change_pct(better, estimate.delta)));
+    let at = frame.x(scale.share(own_pct(better, estimate.delta)));
     canvas.marker((at, y), 5.5, look)
 }
 

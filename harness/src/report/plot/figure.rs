@@ -7,7 +7,8 @@ use crate::analysis::model::Analysis;
 use crate::experiment::model::Better;
 use crate::record::reader::Record;
 use crate::report::table;
-use crate::report::words::{self, Scale};
+use crate::report::words::Scale;
+use crate::verdict::change::own_pct;
 use crate::verdict::rule::{CellData, Judgement};
 
 /// One picture.
@@ -82,9 +83,7 @@ impl<'a> MetricView<'a> {
             name,
             better,
             scale: table::scale(&record.plan, name, &data),
-            gate_pct: judgements()
-                .next()
-                .map(|j| words::change_pct(better, j.tau)),
+            gate_pct: judgements().next().map(|j| own_pct(better, j.tau)),
             cells,
         }
     }

@@ -1,5 +1,7 @@
 //! From a number to its place along an axis, and the ticks that belong there.
 
+use crate::unit;
+
 /// How far apart the labels of an axis that runs up stand at least, in pixels.
 pub(super) const TALL_ROOM: f64 = 23.0;
 
@@ -161,7 +163,7 @@ impl ChangeScale {
 
     /// Round percentages for an axis of `length` pixels: zero first, then outwards.
     pub(super) fn ticks(&self, length: f64, room: f64) -> Vec<Tick> {
-        let (low, high) = (self.low.exp_m1() * 100.0, self.high.exp_m1() * 100.0);
+        let (low, high) = (unit::percent_of(self.low), unit::percent_of(self.high));
         let values = if self.bend.is_some() {
             let mut up = one_two_five(0.01, high);
             let mut down: Vec<f64> = one_two_five(0.01, -low).iter().map(|v| -v).collect();
