@@ -102,20 +102,51 @@ pub fn build(request: &BuildRequest<'_>, tell: &mut Tell<'_>) -> Result<Built, B
     describe::built(request, &key, &manifest, cached, &cache)
 }
 
-/// Whether the artifacts under `directory` still are what the plan says; the text
-/// names the first that is not. For a resumed run.
+/// What became of an artifact after its plan was sealed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unlike {
+    /// It cannot be read any more.
+    #[error("artifact {path} is gone: {reason}")]
+    Gone {
+        /// As the plan names it.
+        path: String,
+        /// The system's reason.
+        reason: String,
+    },
+    /// It is another file.
+    #[error(
+        "artifact {path} has changed since the plan was sealed: expected sha256 {expected}, got {got}"
+    )]
+    Changed {
+        /// As the plan names it.
+        path: String,
+        /// The plan's hash.
+        expected: String,
+        /// What is there.
+        got: String,
+    },
+}
+
+/// Whether the artifacts under `directory` still are what the plan says.
 ///
 /// # Errors
-/// One line that says which artifact changed or is gone.
-pub fn unchanged(planned: &PlannedBuild, directory: &Path) -> Result<(), String> {
+/// The first that is not.
+pub fn unchanged(planned: &PlannedBuild, directory: &Path) -> Result<(), Unlike> {
     for known in &planned.artifacts {
         let file = directory.join(&known.path);
-        let now = artifact::inspect(&file, &known.path).map_err(|error| error.to_string())?;
+        let now = artifact::inspect(&file, &known.path).map_err(|error| Unlike::Gone {
+            path: known.path.clone(),
+            reason: match error {
+                BuildError::Io { source, .. } => source.to_string(),
+                other => other.to_string(),
+            },
+        })?;
         if now.planned.file_sha256 != known.file_sha256 {
-            return Err(format!(
-                "artifact {} has changed since the plan was sealed: expected sha256 {}, got {}",
-                known.path, known.file_sha256, now.planned.file_sha256
-            ));
+            return Err(Unlike::Changed {
+                path: known.path.clone(),
+                expected: known.file_sha256.clone(),
+                got: now.planned.file_sha256,
+            });
         }
     }
     Ok(())

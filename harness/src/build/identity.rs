@@ -10,8 +10,14 @@ use crate::record::format::{ArtifactKind, PlannedArtifact, PlannedBuild};
 /// their commits.
 #[must_use]
 pub fn link_difference(one: &PlannedBuild, other: &PlannedBuild) -> Option<String> {
-    for left in &one.artifacts {
-        let Some(right) = other.artifacts.iter().find(|right| right.path == left.path) else {
+    for (index, left) in one.artifacts.iter().enumerate() {
+        // The first is what is measured, whatever it is called: prebuilt programs often
+        // differ in name.
+        let right = match index {
+            0 => other.artifacts.first(),
+            _ => other.artifacts.iter().find(|right| right.path == left.path),
+        };
+        let Some(right) = right else {
             return Some(format!("only one of them has {}", left.path));
         };
         if left.kind != right.kind {
@@ -117,6 +123,19 @@ mod tests {
         assert_eq!(
             link_difference(&two, &fixed).unwrap(),
             "jq is dynamically linked in one and statically linked in the other"
+        );
+    }
+
+    #[test]
+    fn two_prebuilt_programs_may_have_other_names() {
+        let one = build(ArtifactKind::ElfDynamic, &[("libc.so.6", "1")]);
+        let mut two = one.clone();
+        two.artifacts[0].path = "jq-1.7".into();
+        assert_eq!(link_difference(&one, &two), None);
+        two.artifacts[0].libraries.clear();
+        assert_eq!(
+            link_difference(&one, &two).unwrap(),
+            "jq loads libc.so.6 in only one of them"
         );
     }
 

@@ -36,6 +36,11 @@ use crate::session::watch::Watch;
 pub fn run(arguments: &RunArgs) -> anyhow::Result<i32> {
     let surroundings = Surroundings::new(&arguments.file)?;
     let mut progress = Progress::new(arguments.quiet);
+    let results = arguments
+        .results
+        .clone()
+        .unwrap_or_else(|| surroundings.root.join("results"));
+    store::check_writable(&results)?;
     let interrupt = signal::install()?;
     let preparing = Preparing::watch(interrupt);
     let request = surroundings.request(arguments.rounds, Some(preparing.stop()));
@@ -50,10 +55,6 @@ pub fn run(arguments: &RunArgs) -> anyhow::Result<i32> {
     for warning in &prepared.plan.warnings {
         progress.warning(warning);
     }
-    let results = arguments
-        .results
-        .clone()
-        .unwrap_or_else(|| surroundings.root.join("results"));
     let started = start(prepared, &host, &results, arguments.fresh, &mut progress)?;
     let record = measure(&started, arguments, interrupt, &mut progress)?;
     progress.finish();
@@ -147,7 +148,7 @@ fn measure(
         executor: &mut executor,
         guard: guard.as_mut(),
         interrupt,
-        unchanged: &mut || watch.check(),
+        subjects: &mut watch,
         observer: progress,
     };
     run::run(&started.sealed, &started.directory, means)?;

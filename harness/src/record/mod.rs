@@ -1,9 +1,10 @@
 //! The record of a run: its format, appending to it, reading it back.
 //!
-//! `format` is what is stored, `store` finds and seals the directory, `writer`
+//! `format` is what is stored, `store` finds and seals the directory, `aside` is where it is made, `writer`
 //! appends, `reader` checks and reads. Never edited, never overwritten; a row is
 //! on disk before the next attempt starts. docs/RECORD_FORMAT.md is the manual.
 
+mod aside;
 mod cell_progress;
 pub mod error;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::aside::{self, Aside};
 use super::error::{RecordError, io_error};
 use super::format::{Host, Plan};
 use super::reader::{self, Record};
@@ -27,9 +28,6 @@ pub const HOST_FILE: &str = "host.json";
 pub const ATTEMPTS_FILE: &str = "attempts.jsonl";
 /// Standard output and error of the attempts.
 pub const LOGS_DIRECTORY: &str = "logs";
-
-/// Start of the name under which a record is filled before it gets its own.
-const ASIDE_PREFIX: &str = ".new-";
 
 /// Hex digits of the plan's hash that every row carries.
 const TAG_DIGITS: usize = 16;
@@ -143,20 +141,29 @@ pub fn create(
 ) -> Result<RecordDir, RecordError> {
     check_name("date", date)?;
     check_name("host label", host_label)?;
-    let aside = results_root.join(format!("{ASIDE_PREFIX}{}", std::process::id()));
-    // Left by a process that had this number before.
-    if aside.exists() {
-        fs::remove_dir_all(&aside).map_err(io_error("remove", &aside))?;
-    }
-    let logs = aside.join(LOGS_DIRECTORY);
+    aside::sweep(results_root);
+    let aside = Aside::new(results_root)?;
+    let logs = aside.path().join(LOGS_DIRECTORY);
     fs::create_dir_all(&logs).map_err(io_error("create", &logs))?;
-    write_new(&aside.join(HOST_FILE), &stored_bytes("host", host)?)?;
-    write_new(&aside.join(PLAN_FILE), &sealed.bytes)?;
+    write_new(&aside.path().join(HOST_FILE), &stored_bytes("host", host)?)?;
+    write_new(&aside.path().join(PLAN_FILE), &sealed.bytes)?;
     let line = format!("{}  {PLAN_FILE}\n", sealed.sha256);
-    write_new(&aside.join(SEAL_FILE), line.as_bytes())?;
-    let path = rename_to_free_name(&aside, results_root, &format!("{date}-{host_label}"))?;
+    write_new(&aside.path().join(SEAL_FILE), line.as_bytes())?;
+    let path = rename_to_free_name(aside.path(), results_root, &format!("{date}-{host_label}"))?;
     sync_directory(results_root)?;
     Ok(RecordDir { path })
+}
+
+/// Whether records can be made below `results_root`: makes a folder with a file in it there,
+/// or in the nearest folder above that exists, and takes it away again.
+///
+/// # Errors
+/// Any error of making them.
+pub fn check_writable(results_root: &Path) -> Result<(), RecordError> {
+    let absolute = std::path::absolute(results_root).unwrap_or_else(|_| results_root.into());
+    let mut above = absolute.ancestors().filter(|folder| folder.exists());
+    let aside = Aside::new(above.next().unwrap_or(results_root))?;
+    write_new(&aside.path().join(HOST_FILE), b"{}")
 }
 
 fn rename_to_free_name(aside: &Path, root: &Path, stem: &str) -> Result<PathBuf, RecordError> {
@@ -245,7 +252,7 @@ fn record_directories(results_root: &Path) -> Result<Vec<PathBuf>, RecordError> 
     for entry in entries {
         let path = entry.map_err(io_error("list", results_root))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with(ASIDE_PREFIX) {
+        if aside::is_aside(&name) {
             continue;
         }
         let plan = path.join(PLAN_FILE);

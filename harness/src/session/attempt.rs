@@ -55,13 +55,7 @@ impl Bench<'_> {
     pub fn attempt(&mut self, place: Place, earlier: &[Attempt]) -> Result<Attempt, SessionError> {
         let plan = &self.sealed.plan;
         let (cell, arm) = (&plan.cells[place.cell], &plan.arms[place.arm]);
-        let padding = padding_bytes(
-            plan.experiment.seed,
-            place.cell,
-            place.round,
-            place.round_try,
-            place.slot,
-        );
+        let padding = self.padding(place);
         let ready = command::ready(plan, self.workplace, cell, arm, padding)?;
         let files = self.output_files(&format!(
             "{}-r{}t{}s{}-{}",
@@ -95,6 +89,22 @@ impl Bench<'_> {
             row.outcome = Outcome::Rejected { reason: who };
         }
         Ok(row)
+    }
+
+    /// The row of an attempt whose program is gone: nothing was run.
+    #[must_use]
+    pub fn not_started(&self, place: Place, reason: String) -> Attempt {
+        failed(self.empty_row(place, self.padding(place)), reason)
+    }
+
+    fn padding(&self, place: Place) -> u32 {
+        padding_bytes(
+            self.sealed.plan.experiment.seed,
+            place.cell,
+            place.round,
+            place.round_try,
+            place.slot,
+        )
     }
 
     /// Runs the process; the guard has taken its counters before and judges after.
@@ -218,6 +228,16 @@ impl Bench<'_> {
             .unwrap_or(path)
             .to_string_lossy()
             .into_owned()
+    }
+}
+
+/// The same attempt, failed for `reason`: none of its numbers may be used.
+#[must_use]
+pub fn failed(row: Attempt, reason: String) -> Attempt {
+    Attempt {
+        outcome: Outcome::Failed { reason },
+        metrics: IndexMap::new(),
+        ..row
     }
 }
 

@@ -80,7 +80,9 @@ fn variables(
         .iter()
         .map(|(name, value)| (name.clone(), value.to_string()))
         .collect();
-    vars.insert("arm".into(), arm.name.clone());
+    // A null arm runs the very line of the arm that it repeats.
+    let name = arm.null_of.as_ref().unwrap_or(&arm.name);
+    vars.insert("arm".into(), name.clone());
     for (fixture, place) in plan.fixtures.iter().zip(&workplace.fixtures) {
         if fixture.cells.contains(&cell.id) {
             let place = place.to_string_lossy().into_owned();

@@ -11,10 +11,11 @@ use crate::record::rounds::{Next, Progress};
 use crate::record::store::{RecordDir, SealedPlan};
 use crate::record::writer::Writer;
 
-use super::attempt::{Bench, Place};
+use super::attempt::{self, Bench, Place};
 use super::command::Workplace;
 use super::error::SessionError;
 use super::observer::Observer;
+use super::watch::Subjects;
 
 /// What a run needs beside its plan.
 pub struct Means<'a> {
@@ -26,8 +27,8 @@ pub struct Means<'a> {
     pub guard: &'a mut dyn Guard,
     /// Asked between attempts whether to stop.
     pub interrupt: Interrupt,
-    /// Whether the programs still are the plan's; asked around every attempt.
-    pub unchanged: &'a mut dyn FnMut() -> Result<(), SessionError>,
+    /// Whether programs and fixtures still are the plan's; asked around every attempt.
+    pub subjects: &'a mut dyn Subjects,
     /// Told how it goes.
     pub observer: &'a mut dyn Observer,
 }
@@ -47,7 +48,7 @@ pub fn run(
         executor,
         guard,
         interrupt,
-        unchanged,
+        subjects,
         observer,
     } = means;
     let (mut writer, notes) = Writer::open(directory, &sealed.sha256)?;
@@ -75,23 +76,28 @@ pub fn run(
         if let Some(signal) = interrupt.interrupted() {
             return Err(SessionError::Interrupted { signal, done });
         }
-        unchanged()?;
-        let fresh = !attempts[resumed_at..]
-            .last()
-            .is_some_and(|last| same_round(last, place));
-        wait(bench.guard, fresh, observer).map_err(|error| of_guard(error, done))?;
-        let (cell, arm) = (
-            &sealed.plan.cells[place.cell].id,
-            &sealed.plan.arms[place.arm].name,
-        );
-        observer.starting(cell, arm, place.round);
-        let row = bench.attempt(place, &attempts)?;
-        if let Some(signal) = interrupt.interrupted() {
-            // The attempt was cut short by the signal: it is no row.
-            return Err(SessionError::Interrupted { signal, done });
-        }
-        // Changed meanwhile, nobody knows which program the numbers belong to.
-        unchanged()?;
+        let build = sealed.plan.arms[place.arm].build;
+        let row = match subjects.before(build)? {
+            Some(reason) => bench.not_started(place, reason),
+            None => {
+                let fresh = !attempts[resumed_at..]
+                    .last()
+                    .is_some_and(|last| same_round(last, place));
+                wait(bench.guard, fresh, observer).map_err(|error| of_guard(error, done))?;
+                let cell = &sealed.plan.cells[place.cell].id;
+                observer.starting(cell, &sealed.plan.arms[place.arm].name, place.round);
+                let row = bench.attempt(place, &attempts)?;
+                if let Some(signal) = interrupt.interrupted() {
+                    // The attempt was cut short by the signal: it is no row.
+                    return Err(SessionError::Interrupted { signal, done });
+                }
+                // Changed meanwhile, nobody knows which program the numbers belong to.
+                match subjects.after(build)? {
+                    Some(reason) => attempt::failed(row, reason),
+                    None => row,
+                }
+            }
+        };
         writer.append(&row)?;
         progress.apply(&row).map_err(SessionError::OutOfStep)?;
         attempts.push(row);
@@ -182,6 +188,18 @@ mod tests {
     use crate::record::{example, store};
     use crate::session::observer::Silent;
 
+    /// Programs that nobody writes to.
+    struct Untouched;
+
+    impl Subjects for Untouched {
+        fn before(&mut self, _: Option<usize>) -> Result<Option<String>, SessionError> {
+            Ok(None)
+        }
+        fn after(&mut self, _: Option<usize>) -> Result<Option<String>, SessionError> {
+            Ok(None)
+        }
+    }
+
     const OUTPUT: &str = r#"{"decode_tok_s": 61.5, "generated_tokens": 128, "lookahead_steps": 9}"#;
 
     /// Runs what is left of the example; gives how many attempts that took.
@@ -205,7 +223,7 @@ mod tests {
             executor: &mut executor,
             guard,
             interrupt: Interrupt::never(),
-            unchanged: &mut || Ok(()),
+            subjects: &mut Untouched,
             observer: &mut Silent,
         };
         run(sealed, directory, means).unwrap();

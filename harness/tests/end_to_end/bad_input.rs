@@ -262,6 +262,43 @@ fn a_program_that_is_built_anew_during_the_run_ends_it() {
 }
 
 #[test]
+fn a_program_that_deletes_itself_is_that_arms_failure() {
+    // By its own place, which is the copy in the harness's cache.
+    let (code, text) = outcome("rm -f \"$0\"", "retries: 1\n");
+    assert_eq!(code, Some(12), "{text}");
+    assert!(
+        text.contains("its program was ruined while it ran: artifact out/prog is gone"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_results_folder_that_cannot_be_written_is_found_before_anything_is_built() {
+    let project = Project::new();
+    let (base, main) = (project.commit(1000), project.commit(990));
+    project.experiment(&base, &main, "");
+    fs::write(project.root().join("results"), "a file").unwrap();
+    let output = project.bench_run(&["x.yaml", "--quiet"]);
+    assert_eq!(output.status.code(), Some(74), "{}", stderr(&output));
+    assert!(stderr(&output).contains("results"), "{}", stderr(&output));
+    assert!(!project.root().join("cache/builds").exists());
+}
+
+#[test]
+fn a_null_arm_runs_the_very_line_of_its_arm() {
+    let project = Project::new();
+    let extra = "[ \"$1\" = base ] || [ \"$1\" = main ] || exit 9";
+    let base = project.commit_with(1000, "fast", extra);
+    let main = project.commit_with(990, "fast", extra);
+    let file = project.experiment(&base, &main, "rounds: 3\n");
+    let text = fs::read_to_string(&file).unwrap();
+    let with_arm = text.replace("command: '{artifact}'", "command: '{artifact} {arm}'");
+    fs::write(&file, with_arm).unwrap();
+    let output = project.bench_run(&["x.yaml", "--quiet", "--no-report", "--gate"]);
+    assert_ne!(output.status.code(), Some(12), "{}", stderr(&output));
+}
+
+#[test]
 fn a_report_that_cannot_be_written_does_not_hide_where_the_record_is() {
     let project = Project::new();
     let (base, main) = (project.commit(1000), project.commit(990));

@@ -417,7 +417,8 @@ fn a_damaged_build_is_noticed_and_made_again() {
         assert_eq!(again.planned, first.planned);
     }
     std::fs::write(&first.artifacts[0], "x").unwrap();
-    let text = builder::unchanged(&first.planned, &first.directory).unwrap_err();
+    let unlike = builder::unchanged(&first.planned, &first.directory).unwrap_err();
+    let text = unlike.to_string();
     assert!(text.contains("artifact app has changed"), "{text}");
 }
 
