@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use bench_run::host::info::{describe, describe_below};
+use bench_run::host::snapshot::look;
 
 fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
     let place = tempfile::tempdir().expect("a temporary directory");
@@ -117,7 +118,7 @@ fn every_source_of_noise_is_named_with_its_remedy() {
         "3.0 MiB of swap",
         "taken 1.0 %",
         "battery",
-        "hold the AMD GPU: 1;",
+        "hold the AMD GPU: 1: ",
     ] {
         assert_eq!(
             warnings.iter().filter(|line| line.contains(part)).count(),
@@ -165,4 +166,35 @@ fn this_machines_description_names_nobody() {
     let home = std::env::var("HOME").unwrap_or_default();
     assert!(home.len() < 2 || !text.contains(&home), "{text}");
     assert!(Path::new(&host.label).components().count() == 1);
+}
+
+#[test]
+fn a_hot_processor_and_one_that_throttled_are_found() {
+    let place = machine(&[
+        ("sys/class/hwmon/hwmon0/name", "nvme\n"),
+        ("sys/class/hwmon/hwmon0/temp1_input", "99000\n"),
+        ("sys/class/hwmon/hwmon1/name", "coretemp\n"),
+        ("sys/class/hwmon/hwmon1/temp1_input", "91000\n"),
+        ("sys/class/hwmon/hwmon1/temp1_crit", "100000\n"),
+        ("sys/class/hwmon/hwmon1/temp2_input", "80000\n"),
+        (
+            "sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count",
+            "7\n",
+        ),
+        (
+            "sys/devices/system/cpu/cpu1/thermal_throttle/package_throttle_count",
+            "7\n",
+        ),
+        (
+            "proc/pressure/cpu",
+            "some avg10=5.27 avg60=17.77 avg300=3.45 total=37877957\n",
+        ),
+    ]);
+    let seen = look(place.path());
+    assert_eq!(seen.temperature_c, Some((91.0, Some(100.0))));
+    assert_eq!(seen.throttle_events, Some(7));
+    assert_eq!(seen.cpu_pressure_pct, Some(17.77));
+    let warnings = describe_below(place.path(), None).warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("at 91 °C of 100 °C"), "{warnings:?}");
 }

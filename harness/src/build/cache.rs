@@ -57,6 +57,15 @@ pub enum Lookup {
     Found(Box<Manifest>),
 }
 
+/// What the build in the folder `entry` was made from: the repository's folder in the cache,
+/// and the commit. `None` where there is no manifest to read.
+#[must_use]
+pub fn origin(entry: &Path) -> Option<(String, String)> {
+    let text = std::fs::read(entry.join("manifest.json")).ok()?;
+    let inputs = serde_json::from_slice::<Manifest>(&text).ok()?.inputs;
+    Some((inputs.checkout, inputs.commit))
+}
+
 /// The folder of finished builds.
 #[derive(Debug, Clone)]
 pub struct BuildCache {

@@ -44,6 +44,10 @@ pub enum Command {
     /// Run a command so that it takes a known share longer: what a control arm runs under
     #[command(hide = true)]
     SlowDown(SlowDownArgs),
+    /// Say what will make this machine noisy, and how to mend it; change nothing
+    Doctor(DoctorArgs),
+    /// List what the harness's cache holds, or remove what no experiment needs
+    Cache(CacheArgs),
     /// Print the JSON Schema of experiment files
     Schema,
     /// Print a completion script for a shell
@@ -134,6 +138,59 @@ pub struct GateArgs {
     /// Print the verdicts as one JSON document on standard output
     #[arg(long)]
     pub json: bool,
+}
+
+/// `bench-run doctor`.
+#[derive(Debug, Clone, Args)]
+pub struct DoctorArgs {
+    /// Print the findings as one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `bench-run cache`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "The cache is $BENCH_RUN_CACHE, else $XDG_CACHE_HOME/bench-run, else ~/.cache/bench-run."
+)]
+pub struct CacheArgs {
+    /// What to do [default: list]
+    #[command(subcommand)]
+    pub action: Option<CacheAction>,
+}
+
+/// What to do with the cache.
+#[derive(Debug, Clone, Subcommand)]
+pub enum CacheAction {
+    /// List builds, results of setup steps and repositories with size and last use
+    List,
+    /// Say what would be removed: what no experiment pins and what was not used for long
+    Prune(PruneArgs),
+}
+
+/// `bench-run cache prune`.
+#[derive(Debug, Clone, Args)]
+pub struct PruneArgs {
+    /// Keep what was used in the last N days
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub days: u64,
+    /// Folder of the experiments whose pins stay [default: experiments in the project]
+    #[arg(long, value_name = "DIR")]
+    pub experiments: Option<PathBuf>,
+    /// Remove it
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// As without options.
+impl Default for PruneArgs {
+    fn default() -> Self {
+        PruneArgs {
+            days: 30,
+            experiments: None,
+            yes: false,
+        }
+    }
 }
 
 /// Puts the word `run` where a file stands in place of a sub-command.

@@ -38,6 +38,8 @@ fn of_session(error: &SessionError) -> i32 {
         | SessionError::NothingToCompare(_) => exit_code::UNAVAILABLE,
         SessionError::Record(error) => of_record(error),
         SessionError::Guard(error) => of_guard(error),
+        // The same command works once that run has ended.
+        SessionError::CacheInUse => exit_code::GUARD_GAVE_UP,
         SessionError::Output { .. } => exit_code::IO,
         SessionError::Interrupted { signal, .. } | SessionError::InterruptedEarly { signal } => {
             exit_code::of_signal(*signal)

@@ -1,8 +1,10 @@
 //! The command line: one file per sub-command. The only room that prints.
 
 pub mod arguments;
+pub mod cache;
 pub mod check;
 pub mod dispatch;
+pub mod doctor;
 pub mod failure;
 pub mod gate;
 pub mod guard;

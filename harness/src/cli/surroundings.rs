@@ -7,6 +7,7 @@ use super::{project, version};
 use crate::session::error::SessionError;
 use crate::session::prepare::Request;
 use crate::source::cache_root::CacheRoot;
+use crate::source::lock::FileLock;
 
 /// Where things are for one experiment file.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub struct Surroundings {
     pub experiment_path: String,
     /// The harness's own cache.
     pub cache: CacheRoot,
+    /// Keeps what lies in it from being removed meanwhile.
+    _in_use: FileLock,
 }
 
 impl Surroundings {
@@ -28,11 +31,13 @@ impl Surroundings {
     /// No place for the cache.
     pub fn new(file: &Path) -> Result<Self, SessionError> {
         let root = project::root_of(file);
+        let cache = CacheRoot::find(&|name| std::env::var_os(name))?;
         Ok(Surroundings {
             file: file.to_owned(),
             experiment_path: project::relative(file, &root),
             root,
-            cache: CacheRoot::find(&|name| std::env::var_os(name))?,
+            _in_use: cache.in_use()?,
+            cache,
         })
     }
 

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
+use super::findings::{Finding, State, findings};
 use super::reader::Reader;
-use super::{label, noise};
+use super::{label, snapshot};
 use crate::record::format::{Host, SCHEMA};
 use crate::unit;
 
@@ -27,8 +28,15 @@ pub fn describe_below(root: &Path, label: Option<&str>) -> Host {
         schema: SCHEMA,
         label,
         facts: facts(&reader, cpus),
-        warnings: noise::warnings(&reader),
+        warnings: warnings(&reader),
     }
+}
+
+/// What will be seen in the numbers, each with what to do about it.
+fn warnings(reader: &Reader) -> Vec<String> {
+    let all = findings(&snapshot::read(reader));
+    let noisy = all.iter().filter(|finding| finding.state == State::Noisy);
+    noisy.map(Finding::sentence).collect()
 }
 
 fn facts(reader: &Reader, cpus: usize) -> IndexMap<String, String> {
@@ -52,7 +60,7 @@ fn facts(reader: &Reader, cpus: usize) -> IndexMap<String, String> {
             reader.line("sys/devices/system/cpu/cpu0/cpufreq/scaling_driver"),
         ),
         ("highest clock", highest_clock(reader)),
-        ("boost", noise::boost(reader).map(on_off)),
+        ("boost", snapshot::boost(reader).map(on_off)),
         ("microcode", reader.field("proc/cpuinfo", "microcode", ':')),
         ("memory", size(reader.memory_bytes("MemTotal"))),
         ("swap", size(reader.memory_bytes("SwapTotal"))),
@@ -65,7 +73,7 @@ fn facts(reader: &Reader, cpus: usize) -> IndexMap<String, String> {
             reader.field("etc/os-release", "PRETTY_NAME", '='),
         ),
         ("kernel", reader.line("proc/sys/kernel/osrelease")),
-        ("virtual machine", noise::is_virtual(reader).map(yes_no)),
+        ("virtual machine", snapshot::is_virtual(reader).map(yes_no)),
         ("mitigations", mitigations(reader)),
         (
             "address randomisation",

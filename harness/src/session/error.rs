@@ -64,6 +64,11 @@ pub enum SessionError {
          the attempts on record stay as they are"
     )]
     Changed(String),
+    /// Something is to be removed from the cache while a run uses it.
+    #[error(
+        "a run uses the cache, expected none; nothing was removed, try again when it has ended"
+    )]
+    CacheInUse,
     /// An option that cannot be used.
     #[error("{0}")]
     Usage(String),

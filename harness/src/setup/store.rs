@@ -76,6 +76,20 @@ pub(super) struct Manifest {
     pub(super) seconds: f64,
 }
 
+/// What the result in the folder `entry` was made from: the project's root, and the step's
+/// command. `None` where there is no manifest to read.
+#[must_use]
+pub fn origin(entry: &Path) -> Option<(PathBuf, String)> {
+    let inputs = manifest(entry)?.inputs;
+    Some((inputs.root, inputs.command))
+}
+
+fn manifest(entry: &Path) -> Option<Manifest> {
+    let text = std::fs::read(entry.join("manifest.json")).ok()?;
+    let manifest: Manifest = serde_json::from_slice(&text).ok()?;
+    (manifest.inputs.schema == SCHEMA).then_some(manifest)
+}
+
 /// The folder of all results.
 #[derive(Debug, Clone)]
 pub(super) struct Store {
@@ -106,11 +120,7 @@ impl Store {
     /// [`SetupError::Changed`] when it is there and not what it was.
     pub(super) fn find(&self, key: &str) -> Result<Option<Fixture>, SetupError> {
         let entry = self.folder.join(key);
-        let manifest = std::fs::read(entry.join("manifest.json"))
-            .ok()
-            .and_then(|text| serde_json::from_slice::<Manifest>(&text).ok())
-            .filter(|manifest| manifest.inputs.schema == SCHEMA);
-        let Some(manifest) = manifest else {
+        let Some(manifest) = manifest(&entry) else {
             return Ok(None);
         };
         let place = manifest.place.unwrap_or_else(|| entry.join("out"));

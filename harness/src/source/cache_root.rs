@@ -7,9 +7,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::error::{IoContext as _, SourceError};
+use super::lock::FileLock;
 
 /// Names the cache folder and wins over every default.
 pub const CACHE_VARIABLE: &str = "BENCH_RUN_CACHE";
+
+/// The lock that everybody shares who uses the cache.
+const IN_USE: &str = "in-use.lock";
 
 /// The cache folder; it exists and its path is absolute and free of links.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +52,22 @@ impl CacheRoot {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Says that this process uses the cache, so that nothing is removed from it.
+    ///
+    /// # Errors
+    /// The lock cannot be made.
+    pub fn in_use(&self) -> Result<FileLock, SourceError> {
+        FileLock::share(&self.path.join(IN_USE))
+    }
+
+    /// Keeps everybody else from using the cache; `None` while somebody does.
+    ///
+    /// # Errors
+    /// The lock cannot be made.
+    pub fn alone(&self) -> Result<Option<FileLock>, SourceError> {
+        FileLock::alone(&self.path.join(IN_USE))
     }
 
     /// Mirrors and checkouts, one folder per repository.

@@ -40,8 +40,8 @@ fn sweep(root: &Path, folder: &Path, survey: &Survey, keep: &[PathBuf]) -> io::R
     Ok(())
 }
 
-/// Some tools write-protect their caches, so that a plain removal fails.
-fn remove_folder(path: &Path) -> io::Result<()> {
+/// Removes a folder. Some tools write-protect their caches, so that a plain removal fails.
+pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             make_writable(path)?;

@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
+use std::time::SystemTime;
 
 use super::error::{IoContext as _, SourceError};
 
@@ -21,15 +22,7 @@ impl FileLock {
     /// # Errors
     /// The file cannot be made or locked.
     pub fn acquire(path: &Path, waiting: &mut dyn FnMut()) -> Result<Self, SourceError> {
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).doing("create", folder)?;
-        }
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)
-            .doing("open the lock", path)?;
+        let file = opened(path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -38,13 +31,63 @@ impl FileLock {
             }
             Err(TryLockError::Error(error)) => Err(error).doing("lock", path)?,
         }
+        // Tells when it was used last; a file system that keeps no times keeps everything new.
+        let _ = file.set_modified(SystemTime::now());
         Ok(Self { _file: file })
     }
+
+    /// Holds `path` beside others that share it; waits for one who has it alone.
+    ///
+    /// # Errors
+    /// As [`FileLock::acquire`].
+    pub fn share(path: &Path) -> Result<Self, SourceError> {
+        let file = opened(path)?;
+        file.lock_shared().doing("lock", path)?;
+        Ok(Self { _file: file })
+    }
+
+    /// Holds `path` alone; `None` while others hold it.
+    ///
+    /// # Errors
+    /// As [`FileLock::acquire`].
+    pub fn alone(path: &Path) -> Result<Option<Self>, SourceError> {
+        let file = opened(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self { _file: file })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error).doing("lock", path),
+        }
+    }
+}
+
+fn opened(path: &Path) -> Result<File, SourceError> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).doing("create", folder)?;
+    }
+    OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .doing("open the lock", path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_wants_it_alone_gets_it_when_nobody_shares_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let shared = [
+            FileLock::share(&path).unwrap(),
+            FileLock::share(&path).unwrap(),
+        ];
+        assert!(FileLock::alone(&path).unwrap().is_none());
+        drop(shared);
+        assert!(FileLock::alone(&path).unwrap().is_some());
+    }
 
     #[test]
     fn a_second_holder_waits_for_the_first() {

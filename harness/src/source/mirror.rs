@@ -151,6 +151,14 @@ impl Mirror {
     }
 }
 
+/// The full commit that a tag or branch stands for in the mirror called `name`, if it has it.
+#[must_use]
+pub fn commit_of(cache: &CacheRoot, name: &str, revision: &str) -> Option<String> {
+    let bare = Repository::open_bare(cache.sources().join(name).join("mirror.git")).ok()?;
+    let found = bare.revparse_single(revision).ok()?;
+    Some(found.peel_to_commit().ok()?.id().to_string())
+}
+
 /// The root of the working tree around `path`, or of the bare repository there.
 #[must_use]
 pub fn repository_root(path: &Path) -> Option<PathBuf> {

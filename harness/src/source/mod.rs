@@ -18,7 +18,7 @@ pub mod progress;
 pub mod repository;
 
 mod fetch;
-mod leftovers;
+pub(crate) mod leftovers;
 mod survey;
 mod unified;
 mod worktree;
