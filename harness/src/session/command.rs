@@ -80,8 +80,11 @@ fn variables(
         .iter()
         .map(|(name, value)| (name.clone(), value.to_string()))
         .collect();
-    // A null arm runs the very line of the arm that it repeats.
-    let name = arm.null_of.as_ref().unwrap_or(&arm.name);
+    // A null arm and a control arm run the very line of the arm that they repeat.
+    let control = plan.experiment.control.as_ref();
+    let braked = control.filter(|_| arm.slow_down.is_some());
+    let repeated = arm.null_of.as_ref().or(braked.map(|control| &control.of));
+    let name = repeated.unwrap_or(&arm.name);
     vars.insert("arm".into(), name.clone());
     for (fixture, place) in plan.fixtures.iter().zip(&workplace.fixtures) {
         if fixture.cells.contains(&cell.id) {

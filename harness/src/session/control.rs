@@ -40,7 +40,7 @@ pub(super) fn size(plan: &mut Plan, known: &[KnownCell]) {
     let Some(control) = plan.experiment.control.clone() else {
         return;
     };
-    let needed = reach::control_needs(plan, known).map(|delta| round_up(100.0 * delta.exp_m1()));
+    let needed = reach::control_needs(plan, known).map(|delta| round_up(unit::percent_of(delta)));
     let pct = match (control.slow_down_pct, needed) {
         (SlowDownPct::Pct(pct), needed) => {
             if let Some(needed) = needed.filter(|needed| pct < *needed) {
