@@ -5,6 +5,7 @@
 pub mod device_profile;
 pub mod kv_cache;
 pub mod memory;
+pub mod qmm;
 pub mod quant;
 pub mod version;
 

@@ -35,6 +35,7 @@ const PURE: &[&str] = &[
     "engine/src/decode/eligibility.rs",
     "engine/src/decode/unwind.rs",
     "engine/src/kv_cache",
+    "engine/src/qmm",
 ];
 
 /// What acting looks like in source.

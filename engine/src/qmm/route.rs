@@ -1,0 +1,57 @@
+//! The ways to compute a product.
+
+/// A way to compute a product. Back ends that lack one take their nearest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Route {
+    /// Matrix times one vector, weights read packed.
+    Qmv,
+    /// The same for a few vectors.
+    BatchedQmv,
+    /// A fused tile: weights unpacked in registers, used for many rows.
+    Tiled,
+    /// The same on the matrix units of an RDNA GPU.
+    WmmaDense,
+    /// Weights dequantised as a whole, then a dense product; the dequantised weights are cached.
+    DequantGemm,
+    /// Weights and activations as e4m3, then a dense product.
+    DequantFp8Gemm,
+}
+
+impl Route {
+    /// Every route, in the order of reports.
+    pub const ALL: [Self; 6] = [
+        Self::Qmv,
+        Self::BatchedQmv,
+        Self::Tiled,
+        Self::WmmaDense,
+        Self::DequantGemm,
+        Self::DequantFp8Gemm,
+    ];
+
+    /// The name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Qmv => "qmv",
+            Self::BatchedQmv => "batched_qmv",
+            Self::Tiled => "tiled",
+            Self::WmmaDense => "wmma_dense",
+            Self::DequantGemm => "dequant_gemm",
+            Self::DequantFp8Gemm => "dequant_fp8_gemm",
+        }
+    }
+
+    /// Whether the weights are dequantised as a whole, so that the product cannot be fused with
+    /// another stage.
+    #[must_use]
+    pub fn dequantises(self) -> bool {
+        self.is_dequant_gemm() || self == Self::DequantFp8Gemm
+    }
+
+    /// Whether the weights are dequantised as a whole to the model's type.
+    #[must_use]
+    pub fn is_dequant_gemm(self) -> bool {
+        self == Self::DequantGemm
+    }
+}

@@ -1,0 +1,5 @@
+//! One table a kind of device.
+
+pub(super) mod cpu;
+pub(super) mod cuda;
+pub(super) mod rocm;
