@@ -3,7 +3,7 @@
 //! Shapes, vocabularies, windows and RoPE parameters are those of the published
 //! configurations (google/gemma-3-*, meta-llama/Llama-3.1-8B, Qwen/Qwen3-*);
 //! quantisation is affine 4-bit with groups of 64 and bf16 scales, as in the
-//! usual MLX conversions. The gains are ours: they keep the residual stream
+//! usual MLX conversions, or f16 ones (`-f16`). The gains are ours: they keep the residual stream
 //! O(1) per layer and greedy decode from repeating itself.
 
 use serde_json::{Map, Value, json};
@@ -60,6 +60,34 @@ pub struct Gains {
     pub last_norm: f32,
 }
 
+/// How scales, biases and norms are stored, which is also what such a model computes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Half {
+    /// bfloat16, as most files.
+    Bf16,
+    /// IEEE half.
+    F16,
+}
+
+impl Half {
+    /// Safetensors type name.
+    #[must_use]
+    pub fn dtype(self) -> &'static str {
+        match self {
+            Self::Bf16 => "BF16",
+            Self::F16 => "F16",
+        }
+    }
+
+    /// The name in `config.json`.
+    fn torch_dtype(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bfloat16",
+            Self::F16 => "float16",
+        }
+    }
+}
+
 /// One configuration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Configuration {
@@ -91,6 +119,8 @@ pub struct Configuration {
     pub rope_theta: f64,
     /// `max_position_embeddings`.
     pub max_positions: usize,
+    /// Type of scales, biases and norms.
+    pub half: Half,
     /// Values of the random weights.
     pub gains: Gains,
 }
@@ -134,8 +164,39 @@ const GEMMA_270M: Configuration = Configuration {
     tied: true,
     rope_theta: 1e6,
     max_positions: 32_768,
+    half: Half::Bf16,
     gains: GEMMA_GAINS,
 };
+
+const GEMMA_1B: Configuration = Configuration {
+    name: "gemma3-1b",
+    hidden: 1152,
+    intermediate: 6912,
+    layers: 26,
+    ..GEMMA_270M
+};
+
+const TINY_GEMMA: Configuration = Configuration {
+    name: "tiny-gemma3",
+    hidden_from_help: true,
+    hidden: 128,
+    intermediate: 256,
+    layers: 6,
+    head_dim: 64,
+    vocab: 512,
+    window: Some((32, 3)),
+    max_positions: 1024,
+    ..GEMMA_270M
+};
+
+/// The same model with its floating-point numbers in IEEE half.
+const fn in_f16(name: &'static str, model: Configuration) -> Configuration {
+    Configuration {
+        name,
+        half: Half::F16,
+        ..model
+    }
+}
 
 const LLAMA_8B: Configuration = Configuration {
     name: "llama-3.1-8b",
@@ -152,6 +213,7 @@ const LLAMA_8B: Configuration = Configuration {
     tied: false,
     rope_theta: 500_000.0,
     max_positions: 131_072,
+    half: Half::Bf16,
     gains: LLAMA_GAINS,
 };
 
@@ -170,19 +232,16 @@ const QWEN_0_6B: Configuration = Configuration {
     tied: true,
     rope_theta: 1e6,
     max_positions: 40_960,
+    half: Half::Bf16,
     gains: QWEN_GAINS,
 };
 
 /// Every configuration, the tiny ones of the tests last.
-pub const CONFIGURATIONS: [Configuration; 9] = [
+pub const CONFIGURATIONS: [Configuration; 13] = [
     GEMMA_270M,
-    Configuration {
-        name: "gemma3-1b",
-        hidden: 1152,
-        intermediate: 6912,
-        layers: 26,
-        ..GEMMA_270M
-    },
+    in_f16("gemma3-270m-f16", GEMMA_270M),
+    GEMMA_1B,
+    in_f16("gemma3-1b-f16", GEMMA_1B),
     Configuration {
         name: "gemma3-4b",
         family: Family::Gemma3,
@@ -197,6 +256,7 @@ pub const CONFIGURATIONS: [Configuration; 9] = [
         ..GEMMA_270M
     },
     LLAMA_8B,
+    in_f16("llama-3.1-8b-f16", LLAMA_8B),
     QWEN_0_6B,
     Configuration {
         name: "qwen3-4b",
@@ -206,18 +266,8 @@ pub const CONFIGURATIONS: [Configuration; 9] = [
         heads: 32,
         ..QWEN_0_6B
     },
-    Configuration {
-        name: "tiny-gemma3",
-        hidden_from_help: true,
-        hidden: 128,
-        intermediate: 256,
-        layers: 6,
-        head_dim: 64,
-        vocab: 512,
-        window: Some((32, 3)),
-        max_positions: 1024,
-        ..GEMMA_270M
-    },
+    TINY_GEMMA,
+    in_f16("tiny-gemma3-f16", TINY_GEMMA),
     Configuration {
         name: "tiny-llama",
         hidden_from_help: true,
@@ -286,7 +336,7 @@ impl Configuration {
         let quantisation = json!({ "group_size": GROUP_SIZE, "bits": BITS, "mode": "affine" });
         config.insert("quantization".into(), quantisation.clone());
         config.insert("quantization_config".into(), quantisation);
-        config.insert("torch_dtype".into(), json!("bfloat16"));
+        config.insert("torch_dtype".into(), json!(self.half.torch_dtype()));
         config.insert("synthetic".into(), json!(true));
         config.insert(
             "synthetic_source".into(),

@@ -4,7 +4,9 @@
 //! and on any thread, with the same bytes. The mixer is the output function of
 //! SplitMix64 (Steele, Lea, Flood 2014), applied to `key + index * gamma`.
 
-use half::bf16;
+use half::{bf16, f16};
+
+use super::catalogue::Half;
 
 /// The odd constant of SplitMix64: 2^64 divided by the golden ratio.
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -26,20 +28,26 @@ pub const RMS_OVER_STEP: f64 = 4.636_809_247_747_852 * 1.010_362_971_081_845;
 pub enum Content {
     /// Packed 4-bit codes, all equally likely.
     Codes,
-    /// bf16 scales of random sign around `step`.
+    /// Scales of random sign around `step`.
     Scales {
         /// Centre of the magnitudes.
         step: f32,
+        /// How they are stored.
+        half: Half,
     },
-    /// bf16 biases, `-8 * scale`; made with the key of the scales.
+    /// Biases, `-8 * scale`; made with the key of the scales.
     Biases {
         /// The same step as in the scales.
         step: f32,
+        /// How they are stored.
+        half: Half,
     },
-    /// bf16 norm weights, evenly spread in `centre ± NORM_SPREAD`.
+    /// Norm weights, evenly spread in `centre ± NORM_SPREAD`.
     Norm {
         /// Middle of the range.
         centre: f32,
+        /// How they are stored.
+        half: Half,
     },
 }
 
@@ -62,15 +70,33 @@ pub fn fill(content: Content, key: u64, offset: u64, out: &mut [u8]) {
     debug_assert!(offset.is_multiple_of(8), "ranges start at whole words");
     match content {
         Content::Codes => fill_words(key, offset, out),
-        Content::Scales { step } => fill_bf16(offset, out, |index| scale(key, index, step)),
-        Content::Biases { step } => fill_bf16(offset, out, |index| {
+        Content::Scales { step, half } => {
+            fill_half(half, offset, out, |index| scale(key, index, step));
+        }
+        Content::Biases { step, half } => fill_half(half, offset, out, |index| {
             // Exact: a power of two only moves the exponent.
-            bf16::from_f32(-ZERO_CODE * scale(key, index, step).to_f32())
+            -ZERO_CODE * half.round(scale(key, index, step))
         }),
-        Content::Norm { centre } => fill_bf16(offset, out, |index| {
+        Content::Norm { centre, half } => fill_half(half, offset, out, |index| {
             let unit = unit_float(at(key, index));
-            bf16::from_f32(centre + NORM_SPREAD * (2.0 * unit - 1.0))
+            centre + NORM_SPREAD * (2.0 * unit - 1.0)
         }),
+    }
+}
+
+impl Half {
+    fn round(self, value: f32) -> f32 {
+        match self {
+            Self::Bf16 => bf16::from_f32(value).to_f32(),
+            Self::F16 => f16::from_f32(value).to_f32(),
+        }
+    }
+
+    fn bytes(self, value: f32) -> [u8; 2] {
+        match self {
+            Self::Bf16 => bf16::from_f32(value).to_le_bytes(),
+            Self::F16 => f16::from_f32(value).to_le_bytes(),
+        }
     }
 }
 
@@ -86,20 +112,20 @@ fn fill_words(key: u64, offset: u64, out: &mut [u8]) {
     rest.copy_from_slice(&last[..rest.len()]);
 }
 
-fn fill_bf16(offset: u64, out: &mut [u8], value: impl Fn(u64) -> bf16) {
+fn fill_half(half: Half, offset: u64, out: &mut [u8], value: impl Fn(u64) -> f32) {
     for (element, index) in out.chunks_exact_mut(2).zip(offset / 2..) {
-        element.copy_from_slice(&value(index).to_le_bytes());
+        element.copy_from_slice(&half.bytes(value(index)));
     }
 }
 
-fn scale(key: u64, index: u64, step: f32) -> bf16 {
+fn scale(key: u64, index: u64, step: f32) -> f32 {
     let random = at(key, index);
     let magnitude = step * (SPREAD_LOW + SPREAD_WIDTH * unit_float(random));
-    bf16::from_f32(if random & 1 == 0 {
+    if random & 1 == 0 {
         magnitude
     } else {
         -magnitude
-    })
+    }
 }
 
 /// 24 high bits as a number in [0, 1); the low bits stay free for a sign.
@@ -122,11 +148,26 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const CONTENTS: [Content; 4] = [
+    const BF16: Half = Half::Bf16;
+
+    const CONTENTS: [Content; 5] = [
         Content::Codes,
-        Content::Scales { step: 0.01 },
-        Content::Biases { step: 0.01 },
-        Content::Norm { centre: 1.0 },
+        Content::Scales {
+            step: 0.01,
+            half: BF16,
+        },
+        Content::Biases {
+            step: 0.01,
+            half: BF16,
+        },
+        Content::Norm {
+            centre: 1.0,
+            half: BF16,
+        },
+        Content::Scales {
+            step: 0.01,
+            half: Half::F16,
+        },
     ];
 
     fn bf16s(bytes: &[u8]) -> Vec<f32> {
@@ -173,8 +214,24 @@ mod tests {
     #[test]
     fn scales_have_both_signs_and_biases_make_code_eight_zero() {
         let (mut scales, mut biases) = (vec![0u8; 4000], vec![0u8; 4000]);
-        fill(Content::Scales { step: 0.02 }, 7, 0, &mut scales);
-        fill(Content::Biases { step: 0.02 }, 7, 0, &mut biases);
+        fill(
+            Content::Scales {
+                step: 0.02,
+                half: BF16,
+            },
+            7,
+            0,
+            &mut scales,
+        );
+        fill(
+            Content::Biases {
+                step: 0.02,
+                half: BF16,
+            },
+            7,
+            0,
+            &mut biases,
+        );
         let (scales, biases) = (bf16s(&scales), bf16s(&biases));
         let negative = scales.iter().filter(|&&scale| scale < 0.0).count();
         assert!((800..1200).contains(&negative), "{negative} of 2000");
@@ -185,10 +242,35 @@ mod tests {
     }
 
     #[test]
+    fn the_same_model_in_f16_has_the_same_values_but_for_rounding() {
+        let (mut wide, mut narrow) = (vec![0u8; 4000], vec![0u8; 4000]);
+        let (step, half) = (0.02, Half::F16);
+        fill(Content::Biases { step, half }, 7, 0, &mut narrow);
+        let half = BF16;
+        fill(Content::Biases { step, half }, 7, 0, &mut wide);
+        for (pair, wide) in narrow.chunks_exact(2).zip(bf16s(&wide)) {
+            let narrow = f16::from_le_bytes([pair[0], pair[1]]).to_f32();
+            // Half a unit in the last of bf16's 8 bits.
+            assert!(
+                (narrow / wide - 1.0).abs() <= 1.0 / 256.0,
+                "{narrow} {wide}"
+            );
+        }
+    }
+
+    #[test]
     fn the_stated_rms_is_the_rms_of_the_weights() {
         let (mut codes, mut scales) = (vec![0u8; 32 * 5000], vec![0u8; 2 * 5000]);
         fill(Content::Codes, 1, 0, &mut codes);
-        fill(Content::Scales { step: 1.0 }, 2, 0, &mut scales);
+        fill(
+            Content::Scales {
+                step: 1.0,
+                half: BF16,
+            },
+            2,
+            0,
+            &mut scales,
+        );
         let scales = bf16s(&scales);
         let mut sum = 0.0f64;
         for (group, scale) in codes.chunks_exact(32).zip(&scales) {

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::catalogue::{BITS, Configuration, Family, GROUP_SIZE, SEED};
+use super::catalogue::{BITS, Configuration, Family, GROUP_SIZE, Half, SEED};
 use super::fill::{Content, RMS_OVER_STEP, tensor_key};
 
 /// The header is padded so that the data starts on a cache line.
@@ -44,7 +44,11 @@ pub struct Layout {
 impl Layout {
     /// Plans the file of a configuration.
     pub fn new(configuration: &Configuration) -> Self {
-        let mut plan = Planner::default();
+        let mut plan = Planner {
+            half: configuration.half,
+            tensors: Vec::new(),
+            end: 0,
+        };
         plan.model(configuration);
         let header = header(&plan.tensors);
         Self {
@@ -92,8 +96,8 @@ fn header(tensors: &[TensorPlan]) -> Vec<u8> {
     bytes
 }
 
-#[derive(Default)]
 struct Planner {
+    half: Half,
     tensors: Vec<TensorPlan>,
     end: u64,
 }
@@ -198,6 +202,7 @@ impl Planner {
     /// A quantised matrix `[out, in]` whose weights have the given spread.
     fn linear(&mut self, path: &str, out: usize, inputs: usize, spread: f64) {
         let step = (spread / RMS_OVER_STEP) as f32;
+        let half = self.half;
         let scales = format!("{path}.scales");
         let scale_key = tensor_key(SEED, &scales);
         let weight = format!("{path}.weight");
@@ -205,11 +210,11 @@ impl Planner {
         let words = inputs * BITS / 32;
         let groups = inputs / GROUP_SIZE;
         self.push(weight, "U32", vec![out, words], Content::Codes, weight_key);
-        let content = Content::Scales { step };
-        self.push(scales, "BF16", vec![out, groups], content, scale_key);
-        let content = Content::Biases { step };
+        let content = Content::Scales { step, half };
+        self.push(scales, half.dtype(), vec![out, groups], content, scale_key);
+        let content = Content::Biases { step, half };
         let biases = format!("{path}.biases");
-        self.push(biases, "BF16", vec![out, groups], content, scale_key);
+        self.push(biases, half.dtype(), vec![out, groups], content, scale_key);
     }
 
     /// A norm whose effective weight lies around `weight`.
@@ -218,7 +223,16 @@ impl Planner {
         let centre = if c.is_gemma() { weight - 1.0 } else { weight };
         let name = format!("{path}.weight");
         let key = tensor_key(SEED, &name);
-        self.push(name, "BF16", vec![width], Content::Norm { centre }, key);
+        self.push(
+            name,
+            c.half.dtype(),
+            vec![width],
+            Content::Norm {
+                centre,
+                half: c.half,
+            },
+            key,
+        );
     }
 
     fn push(
