@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::backend;
 use crate::backend::interface::{
-    Arithmetic, Backend, BackendChoice, HeadRequest, HeadShape, KernelReport, LayerCacheShape,
-    Sampling, SequenceId, Step, StepOutput, StepShape, Ticket, TokenSource, UndoWork,
+    Arithmetic, Backend, BackendChoice, DeviceBuilder, HeadRequest, HeadShape, KernelReport,
+    LayerCacheShape, Sampling, SequenceId, Step, StepOutput, StepShape, Ticket, TokenSource,
+    UndoWork,
 };
 use crate::device_profile::DeviceProfile;
 use crate::error::{BackendError, LoadError};
@@ -18,6 +19,7 @@ use crate::model::census::Census;
 use crate::model::family::{CacheKind, cache_kinds, layer_cache_kind};
 use crate::model::parts::Loading;
 use crate::model::{ModelConfig, family};
+use crate::qmm::{QmmReport, QmmSetup};
 use crate::weights::WeightStore;
 use crate::weights::synthetic::manifest::Manifest;
 
@@ -41,6 +43,8 @@ pub struct LoadOptions {
     pub prefill_chunk_tokens: usize,
     /// Longest sequence; `None` leaves it to memory.
     pub max_context_tokens: Option<usize>,
+    /// Routes of products with quantised weights.
+    pub qmm: QmmSetup,
 }
 
 impl Default for LoadOptions {
@@ -51,6 +55,7 @@ impl Default for LoadOptions {
             threads: 0,
             prefill_chunk_tokens: DEFAULT_PREFILL_CHUNK_TOKENS,
             max_context_tokens: None,
+            qmm: QmmSetup::default(),
         }
     }
 }
@@ -138,7 +143,7 @@ impl Engine {
             },
             chunk_tokens: options.prefill_chunk_tokens.max(1),
         };
-        let mut device = backend::open(options.backend, options.arithmetic, options.threads)?;
+        let mut device = open_device(options)?;
         let total_bytes = store.total_bytes();
         let mut on_bytes = |done_bytes| {
             progress(LoadProgress {
@@ -319,6 +324,19 @@ impl Engine {
         self.shared.backend.read(ticket)
     }
 
+    /// Waits until everything that was submitted is done, dropped sequences freed included.
+    ///
+    /// # Errors
+    /// When the device has stopped.
+    pub fn wait_idle(&self) -> Result<(), BackendError> {
+        self.shared.backend.wait_idle()
+    }
+
+    /// Which routes products took, by the steps that were read.
+    pub fn qmm_report(&self) -> QmmReport {
+        self.shared.backend.qmm_report()
+    }
+
     /// Layers whose cache is of the kind `cache_kind`.
     fn layers_of_kind(&self, cache_kind: usize) -> usize {
         let layers = self.shared.cache_shapes.iter();
@@ -331,6 +349,15 @@ impl Engine {
     pub fn discard(&self, ticket: Ticket) {
         self.shared.backend.discard(ticket);
     }
+}
+
+fn open_device(options: &LoadOptions) -> Result<Box<dyn DeviceBuilder>, LoadError> {
+    backend::open(
+        options.backend,
+        options.arithmetic,
+        options.threads,
+        options.qmm,
+    )
 }
 
 /// What a step of a sequence should leave for the host.

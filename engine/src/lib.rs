@@ -37,6 +37,8 @@ pub mod generate;
 
 pub mod perplexity;
 
+pub mod logit_trace;
+
 pub mod cli;
 
 pub use backend::interface::{Arithmetic, BackendChoice, KernelReport};

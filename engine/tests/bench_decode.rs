@@ -119,7 +119,7 @@ fn the_json_has_every_documented_field_and_only_finite_numbers() {
 }
 
 #[rustfmt::skip]
-const FIELDS: [&str; 73] = [
+const FIELDS: [&str; 80] = [
     "program", "version", "commit", "dirty", "features", "target", "profile",
     "model", "synthetic", "model_hash", "family", "layers", "vocab_size", "window_tokens",
     "quantisation", "tokenizer", "chat_template",
@@ -133,7 +133,10 @@ const FIELDS: [&str; 73] = [
     "decode_path", "lookahead_steps", "undo_rows_recorded", "undo_rows_copied", "undo_launches",
     "rewinds", "appends_rewound", "dropped_steps", "wrapped", "forced_sync", "undo_policy",
     "sync_reason",
-    "dequant_cache_hits", "dequant_cache_misses", "dequant_cache_bytes", "route_counts",
+    "route_profile", "route_profile_foreign", "route_counts", "qmm_options",
+    "dequant_cache_hits", "dequant_cache_misses", "dequant_cache_inserts",
+    "dequant_cache_evictions", "dequant_cache_bypasses", "dequant_cache_entries",
+    "dequant_cache_bytes",
     "active_bytes", "cache_bytes", "peak_bytes", "peak_resident_bytes", "memory",
     "weight_bytes_per_token", "kv_bytes_per_token", "decode_bytes_s", "read_bandwidth_bytes_s",
     "read_bandwidth_best_bytes_s", "bandwidth_share",

@@ -11,6 +11,7 @@
 use crate::device_profile::DeviceProfile;
 use crate::error::{BackendError, LoadError};
 use crate::kv_cache::{CachePlan, CacheUndo};
+use crate::qmm::QmmReport;
 use crate::quant::AffineFormat;
 use crate::weights::TensorView;
 
@@ -457,4 +458,18 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
 
     /// What has been done for rewinding a sequence so far, by its steps that were read.
     fn undo_work(&self, sequence: SequenceId) -> UndoWork;
+
+    /// Waits until everything that was queued is done and its memory freed, so that an account of
+    /// memory read next is the same in every run.
+    ///
+    /// # Errors
+    /// When the device has stopped.
+    fn wait_idle(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    /// Which routes products took so far, by the steps that were read; empty where none is chosen.
+    fn qmm_report(&self) -> QmmReport {
+        QmmReport::default()
+    }
 }

@@ -3,6 +3,7 @@
 use crate::backend::interface::{Arithmetic, BackendChoice, DeviceBuilder};
 use crate::backend::{cpu, disabled};
 use crate::error::LoadError;
+use crate::qmm::QmmSetup;
 
 /// Opens a device; `threads` is for the CPU, 0 means one a core.
 ///
@@ -12,9 +13,10 @@ pub fn open(
     choice: BackendChoice,
     arithmetic: Arithmetic,
     threads: usize,
+    qmm: QmmSetup,
 ) -> Result<Box<dyn DeviceBuilder>, LoadError> {
     require(choice)?;
-    cpu::open(arithmetic, threads)
+    cpu::open(arithmetic, threads, qmm)
 }
 
 /// Fails when this build has no such back end, before anything expensive is begun.

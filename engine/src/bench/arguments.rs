@@ -5,6 +5,7 @@ use clap::{Parser, ValueEnum};
 use crate::backend::interface::{Arithmetic, BackendChoice};
 use crate::decode::{LookaheadOptions, LoopChoice, SamplerOptions};
 use crate::engine::{DEFAULT_PREFILL_CHUNK_TOKENS, LoadOptions};
+use crate::qmm::{Profile, QmmSetup};
 
 /// Name of the program in messages and reports.
 pub const PROGRAM: &str = "mlxcel-bench-decode";
@@ -75,6 +76,11 @@ pub struct Arguments {
     /// Decode loop; MLXCEL_FORCE_SYNC, set to anything, makes the engine's steps synchronous
     #[arg(long = "loop", value_enum, default_value_t = LoopArgument::Engine)]
     pub decode_loop: LoopArgument,
+
+    /// Take another device's routes of quantised products, e.g. gfx1151, instead of the own ones:
+    /// slower, for tests of what does not depend on the device
+    #[arg(long, value_name = "NAME", value_parser = Profile::find)]
+    pub route_profile: Option<Profile>,
 
     /// Most tokens of the prompt in one step
     #[arg(long, value_name = "N", default_value_t = DEFAULT_PREFILL_CHUNK_TOKENS as i64,
@@ -157,7 +163,7 @@ impl LoopArgument {
 }
 
 impl Arguments {
-    /// How to load the model.
+    /// How to load the model, in an empty environment.
     pub fn load_options(&self) -> LoadOptions {
         LoadOptions {
             backend: self.backend.choice(),
@@ -165,6 +171,10 @@ impl Arguments {
             threads: usize::from(self.threads),
             prefill_chunk_tokens: tokens(self.prefill_chunk),
             max_context_tokens: None,
+            qmm: QmmSetup {
+                route_profile: self.route_profile,
+                ..QmmSetup::default()
+            },
         }
     }
 
@@ -265,6 +275,7 @@ mod tests {
             "--backend metal",
             "--arithmetic int4",
             "--loop sideways",
+            "--route-profile gfx9",
         ] {
             assert!(parse(&format!("-m x {line}")).is_err(), "{line}");
         }

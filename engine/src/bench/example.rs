@@ -8,6 +8,7 @@ use crate::decode::{DecodeStatistics, StopReason};
 use crate::device_profile::DeviceProfile;
 use crate::engine::ModelInfo;
 use crate::memory::MemoryUse;
+use crate::qmm::{DequantStats, QmmReport};
 
 pub(super) fn measurement() -> Measurement {
     Measurement {
@@ -37,6 +38,7 @@ pub(super) fn measurement() -> Measurement {
             finite: true,
         }),
         pass: pass(),
+        qmm: qmm(),
         cache_bytes_per_token: 10_000_000,
         bandwidth: ReadBandwidth {
             median: 32e9,
@@ -70,6 +72,8 @@ fn pass() -> Pass {
         prompt_tokens: 2048,
         prefill_ns: 712_340_000,
         first_token_ns: 712_350_000,
+        after_prefill: memory(1_100_000_000, 4_500_000_000),
+        after_decode: memory(1_150_000_000, 1_200_000_000),
         decode_ns: 2_042_860_000,
         latency: Latency {
             p50_ns: 15_900_000,
@@ -83,6 +87,24 @@ fn pass() -> Pass {
             ..DecodeStatistics::default()
         },
         stopped: Some(StopReason::MaxTokens),
+    }
+}
+
+fn qmm() -> QmmReport {
+    let routes = [("qmv", 2080), ("dequant_gemm", 340)];
+    QmmReport {
+        profile: "gfx1151".into(),
+        foreign: true,
+        routes: routes.map(|(route, count)| (route.into(), count)).into(),
+        dequant_cache: DequantStats {
+            misses: 340,
+            inserts: 340,
+            evictions: 334,
+            entries: 6,
+            bytes: 241_172_480,
+            ..DequantStats::default()
+        },
+        ..QmmReport::default()
     }
 }
 

@@ -18,7 +18,7 @@ pub fn render(measurement: &Measurement, arguments: &Arguments, receipt: &Receip
     Value::Object(fields)
 }
 
-fn groups(measurement: &Measurement, arguments: &Arguments, receipt: &Receipt) -> [Value; 9] {
+fn groups(measurement: &Measurement, arguments: &Arguments, receipt: &Receipt) -> [Value; 10] {
     [
         build(receipt),
         model(measurement, arguments),
@@ -27,6 +27,7 @@ fn groups(measurement: &Measurement, arguments: &Arguments, receipt: &Receipt) -
         speed(measurement),
         output(measurement),
         path(measurement),
+        routes(measurement),
         memory(measurement),
         bandwidth(measurement),
     ]
@@ -131,11 +132,23 @@ fn path(m: &Measurement) -> Value {
         "forced_sync": statistics.forced_sync,
         "undo_policy": statistics.undo_policy,
         "sync_reason": statistics.sync_reason,
-        // No route of this back end dequantises whole matrices.
-        "dequant_cache_hits": 0,
-        "dequant_cache_misses": 0,
-        "dequant_cache_bytes": 0,
-        "route_counts": {},
+    })
+}
+
+fn routes(m: &Measurement) -> Value {
+    let cache = m.qmm.dequant_cache;
+    json!({
+        "route_profile": m.qmm.profile,
+        "route_profile_foreign": m.qmm.foreign,
+        "route_counts": m.qmm.routes,
+        "qmm_options": m.qmm.options,
+        "dequant_cache_hits": cache.hits,
+        "dequant_cache_misses": cache.misses,
+        "dequant_cache_inserts": cache.inserts,
+        "dequant_cache_evictions": cache.evictions,
+        "dequant_cache_bypasses": cache.bypasses,
+        "dequant_cache_entries": cache.entries,
+        "dequant_cache_bytes": cache.bytes,
     })
 }
 
@@ -143,6 +156,8 @@ fn memory(m: &Measurement) -> Value {
     let phases = [
         ("after_load", m.after_load),
         ("after_warmup", m.after_warmup),
+        ("after_prefill", m.pass.after_prefill),
+        ("after_decode", m.pass.after_decode),
         ("after_measured_pass", m.after_pass),
     ];
     let phases: Map<String, Value> = phases
@@ -209,6 +224,15 @@ mod tests {
             report["memory"]["after_load"]["active_bytes"],
             1_000_000_000u64
         );
+        let peaks = ["after_prefill", "after_decode", "after_measured_pass"]
+            .map(|phase| report["memory"][phase]["phase_peak_bytes"].as_u64());
+        assert_eq!(
+            peaks,
+            [4_500_000_000, 1_200_000_000, 4_500_000_000].map(Some)
+        );
+        assert_eq!(report["dequant_cache_bytes"], 241_172_480u64);
+        assert_eq!(report["route_counts"]["qmv"], 2080);
+        assert_eq!(report["route_profile"], "gfx1151");
         assert_eq!(report["kernels"]["matvec 4-bit g64"], "avx512vnni");
         assert_eq!(report["arithmetic"], "fast");
         assert_eq!(report["wrapped"], true);

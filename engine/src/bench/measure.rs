@@ -11,9 +11,10 @@ use super::prompt::Tokenizer;
 use crate::backend::interface::{Arithmetic, KernelReport};
 use crate::decode::{DecodeStatistics, LookaheadOptions, Sampler, StopReason, StopRule};
 use crate::device_profile::DeviceProfile;
-use crate::engine::{Engine, LoadProgress, ModelInfo};
+use crate::engine::{Engine, LoadOptions, LoadProgress, ModelInfo};
 use crate::error::{BackendError, LoadError};
 use crate::memory::{self, MemoryUse};
+use crate::qmm::{QmmOptions, QmmReport, QmmSetup};
 use crate::tokenizer::TokenizerError;
 
 /// Everything that one process found out.
@@ -39,12 +40,14 @@ pub struct Measurement {
     pub after_load: MemoryUse,
     /// Memory after the warm-up pass.
     pub after_warmup: MemoryUse,
-    /// Memory after the measured pass.
+    /// Memory after the measured pass and its sequence.
     pub after_pass: MemoryUse,
     /// The warm-up pass's logits, when there was one.
     pub logits: Option<LogitsDigest>,
     /// The measured pass.
     pub pass: Pass,
+    /// Which routes products took, and the cache behind them.
+    pub qmm: QmmReport,
     /// Bytes of keys and values that a decode step reads, mean over the pass.
     pub cache_bytes_per_token: u64,
     /// What the memory gave right afterwards.
@@ -75,6 +78,15 @@ impl Measurement {
     }
 }
 
+/// What the environment overrides.
+#[derive(Debug, Clone, Copy)]
+pub struct Overrides {
+    /// Of the decode loop.
+    pub lookahead: LookaheadOptions,
+    /// Of the routes of products.
+    pub qmm: QmmOptions,
+}
+
 /// One prompt and its continuation.
 #[derive(Debug, Clone)]
 pub struct Pass {
@@ -84,6 +96,10 @@ pub struct Pass {
     pub prefill_ns: u64,
     /// The same from before the sequence was made.
     pub first_token_ns: u64,
+    /// Memory when the prompt had been taken; its peak is prefill's.
+    pub after_prefill: MemoryUse,
+    /// Memory when the last token was there; its peak is decoding's.
+    pub after_decode: MemoryUse,
     /// From having the first token to having the last.
     pub decode_ns: u64,
     /// Gaps between tokens.
@@ -105,6 +121,12 @@ impl Pass {
     /// Prompt tokens per second; 0 when nothing was timed.
     pub fn prefill_tokens_per_second(&self) -> f64 {
         rate(self.prompt_tokens, self.prefill_ns)
+    }
+
+    /// The largest account of the pass.
+    pub fn peak_bytes(&self) -> u64 {
+        let [prefill, decode] = [self.after_prefill, self.after_decode];
+        prefill.phase_peak_bytes.max(decode.phase_peak_bytes)
     }
 
     /// Decoded tokens per second; 0 when nothing was decoded.
@@ -144,14 +166,23 @@ pub struct LogitsDigest {
 pub fn measure(
     folder: &std::path::Path,
     arguments: &Arguments,
-    lookahead: LookaheadOptions,
+    overrides: Overrides,
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<Measurement, MeasureError> {
     memory::start_phase();
     let start = Instant::now();
-    let engine = Engine::load(folder, &arguments.load_options(), progress)?;
+    let load = arguments.load_options();
+    let options = LoadOptions {
+        qmm: QmmSetup {
+            options: overrides.qmm,
+            ..load.qmm
+        },
+        ..load
+    };
+    let engine = Engine::load(folder, &options, progress)?;
     let load_ns = elapsed_ns(start);
-    let after_load = memory::now();
+    let lookahead = overrides.lookahead;
+    let after_load = settled(&engine)?;
 
     let tokenizer = Tokenizer::open(folder, engine.model().vocab_size)?;
     let asks = arguments.prompt_tokens.is_none() && !arguments.no_chat_template;
@@ -172,12 +203,15 @@ pub fn measure(
             lookahead,
         )?),
     };
-    let after_warmup = memory::now();
+    let after_warmup = settled(&engine)?;
 
     memory::start_phase();
     let prompt = build_prompt()?;
     let pass = measured_pass(&engine, &prompt, arguments, lookahead)?;
-    let after_pass = memory::now();
+    let after_pass = MemoryUse {
+        phase_peak_bytes: pass.peak_bytes(),
+        ..settled(&engine)?
+    };
     let peak_resident_bytes = memory::peak_resident_bytes();
 
     // Reads grow linearly until a window is full, so the middle of the pass
@@ -197,6 +231,7 @@ pub fn measure(
         after_pass,
         logits,
         pass,
+        qmm: engine.qmm_report(),
         cache_bytes_per_token: engine.cache_bytes_at(depth),
         bandwidth: bandwidth::probe(engine.device().units),
         peak_resident_bytes,
@@ -215,6 +250,12 @@ pub enum MeasureError {
     /// A step failed.
     #[error(transparent)]
     Step(#[from] BackendError),
+}
+
+/// The account of memory when nothing is under way on the device.
+fn settled(engine: &Engine) -> Result<MemoryUse, BackendError> {
+    engine.wait_idle()?;
+    Ok(memory::now())
 }
 
 /// Runs the prompt and a few tokens on a sequence of its own. Its times are
@@ -277,20 +318,26 @@ fn measured_pass(
     let mut decoder = choice.over(&mut sequence, sampler, stop, false);
     tokens.push(decoder.prefill(prompt)?.token);
     let first_token = Instant::now();
-    let mut last_token = first_token;
+    let after_prefill = settled(engine)?;
+    memory::start_phase();
+    let decode_start = Instant::now();
+    let mut last_token = decode_start;
     while let Some(decoded) = decoder.next()? {
         let now = Instant::now();
         gaps_ns.push(nanoseconds(now - last_token));
         tokens.push(decoded.token);
         last_token = now;
     }
+    let after_decode = settled(engine)?;
     let stopped = decoder.stopped();
     let statistics = decoder.finish()?;
     Ok(Pass {
         prompt_tokens: prompt.len(),
         prefill_ns: nanoseconds(first_token - prefill_start),
         first_token_ns: nanoseconds(first_token - start),
-        decode_ns: nanoseconds(last_token - first_token),
+        after_prefill,
+        after_decode,
+        decode_ns: nanoseconds(last_token - decode_start),
         latency: Latency::of(&gaps_ns),
         tokens,
         statistics,

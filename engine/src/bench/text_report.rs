@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::measure::Measurement;
 use crate::memory::MemoryUse;
+use crate::qmm::QmmReport;
 
 /// Renders the report, with a newline at the end.
 pub fn render(measurement: &Measurement) -> String {
@@ -80,6 +81,30 @@ fn write_details(text: &mut String, m: &Measurement) -> std::fmt::Result {
         m.decode_bytes_per_second() / 1e9,
         m.bandwidth.median / 1e9,
         m.bandwidth_share() * 100.0
+    )?;
+    memory_line(text, "after prefill", m.pass.after_prefill)?;
+    memory_line(text, "after decode", m.pass.after_decode)?;
+    routes(text, &m.qmm)
+}
+
+fn routes(text: &mut String, qmm: &QmmReport) -> std::fmt::Result {
+    let routes: Vec<String> = qmm
+        .routes
+        .iter()
+        .map(|(route, count)| format!("{route} {count}"))
+        .collect();
+    let whose = if qmm.foreign { "of " } else { "" };
+    let cache = &qmm.dequant_cache;
+    writeln!(
+        text,
+        "[Routes] {whose}{}: {}; dequant cache hits {}, misses {}, bypasses {}, {} entries of {} bytes",
+        qmm.profile,
+        routes.join(", "),
+        cache.hits,
+        cache.misses,
+        cache.bypasses,
+        cache.entries,
+        cache.bytes
     )
 }
 
@@ -120,6 +145,9 @@ mod tests {
 [Kernels] cpu on A CPU, 2 threads, caches f16; matvec 4-bit g64: avx512vnni
 [Latency] first token 712.35 ms, between tokens p50 15.900 ms, p99 17.100 ms
 [Bandwidth] decode reads 10.03 GB/s of 32.00 GB/s (31 %)
+[Memory] after prefill: active 1.10 GB, cache 0.00 GB, active+cache 1.10 GB, phase peak 4.50 GB
+[Memory] after decode: active 1.15 GB, cache 0.00 GB, active+cache 1.15 GB, phase peak 1.20 GB
+[Routes] of gfx1151: dequant_gemm 340, qmv 2080; dequant cache hits 0, misses 340, bypasses 0, 6 entries of 241172480 bytes
 ";
 
     #[test]

@@ -30,6 +30,7 @@ enum Command {
     Fetch(cli::fetch::Arguments),
     Generate(cli::generate::Arguments),
     Perplexity(cli::perplexity::Arguments),
+    LogitTrace(cli::logit_trace::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +50,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         Some(Command::Generate(arguments)) => cli::generate::run(arguments),
         Some(Command::Fetch(arguments)) => cli::fetch::run(arguments),
         Some(Command::Perplexity(arguments)) => cli::perplexity::run(arguments),
+        Some(Command::LogitTrace(arguments)) => cli::logit_trace::run(arguments),
         None => Arguments::command()
             .error(
                 clap::error::ErrorKind::MissingSubcommand,

@@ -6,10 +6,10 @@ use anyhow::Context;
 
 use super::exit_code::SUCCESS;
 use super::progress::ByteProgress;
-use super::{model_argument, overrides, version};
+use super::{model_argument, overrides, routes, version};
 use crate::backend;
 use crate::bench::arguments::{Arguments, PROGRAM};
-use crate::bench::measure::measure;
+use crate::bench::measure::{Overrides, measure};
 use crate::bench::{json_report, text_report};
 use crate::version::receipt;
 
@@ -32,8 +32,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     backend::require(arguments.load_options().backend)?;
     let folder = model_argument::folder(model)?;
     let mut bar = ByteProgress::new(format!("loading {model}"));
-    let lookahead = overrides::lookahead_options()?;
-    let measured = measure(&folder, arguments, lookahead, &mut |progress| {
+    let overrides = Overrides {
+        lookahead: overrides::lookahead_options()?,
+        qmm: routes::options(),
+    };
+    let measured = measure(&folder, arguments, overrides, &mut |progress| {
         bar.update(progress.done_bytes, progress.total_bytes);
     });
     drop(bar);
@@ -46,5 +49,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         text_report::render(&measurement)
     };
     std::io::stdout().write_all(report.as_bytes())?;
+    routes::print_cache_stats(&measurement.qmm);
     Ok(SUCCESS)
 }

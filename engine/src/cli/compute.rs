@@ -3,6 +3,7 @@
 use crate::backend::interface::Arithmetic;
 use crate::bench::arguments::BackendArgument;
 use crate::engine::LoadOptions;
+use crate::qmm::{Profile, QmmOptions, QmmSetup};
 
 /// Where to compute.
 #[derive(Debug, Clone, clap::Args)]
@@ -14,15 +15,23 @@ pub struct ComputeArguments {
     #[arg(long, value_name = "N", default_value_t = 0,
           value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub threads: u16,
+    /// Take another device's routes of quantised products, e.g. gfx1151, instead of the own ones:
+    /// slower, for tests of what does not depend on the device
+    #[arg(long, value_name = "NAME", value_parser = Profile::find)]
+    pub route_profile: Option<Profile>,
 }
 
 impl ComputeArguments {
-    /// How to load a model for `arithmetic`.
-    pub fn load_options(&self, arithmetic: Arithmetic) -> LoadOptions {
+    /// How to load a model for `arithmetic`; `options` are the environment's.
+    pub fn load_options(&self, arithmetic: Arithmetic, options: QmmOptions) -> LoadOptions {
         LoadOptions {
             backend: self.backend.choice(),
             arithmetic,
             threads: usize::from(self.threads),
+            qmm: QmmSetup {
+                route_profile: self.route_profile,
+                options,
+            },
             ..LoadOptions::default()
         }
     }

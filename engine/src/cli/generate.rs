@@ -11,7 +11,7 @@ use signal_hook::consts::SIGINT;
 use super::compute::ComputeArguments;
 use super::exit_code::{INTERRUPTED, SUCCESS};
 use super::progress::ByteProgress;
-use super::{model_argument, overrides};
+use super::{model_argument, overrides, routes};
 use crate::backend;
 use crate::bench::arguments::{ArithmeticArgument, LoopArgument, temperature, top_p};
 use crate::decode::SamplerOptions;
@@ -83,7 +83,9 @@ pub struct Arguments {
 /// too long, a step that fails.
 pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     let arithmetic = arguments.arithmetic.arithmetic();
-    let options = arguments.compute.load_options(arithmetic);
+    let options = arguments
+        .compute
+        .load_options(arithmetic, routes::options());
     backend::require(options.backend)?;
     let lookahead = overrides::lookahead_options()?;
     let folder = model_argument::folder(&arguments.model)?;
@@ -124,6 +126,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     if arguments.stats {
         writeln!(std::io::stderr(), "{}", stats(&generated))?;
     }
+    routes::print_cache_stats(&engine.qmm_report());
     Ok(match generated.ending {
         Ending::Cancelled => INTERRUPTED,
         _ => SUCCESS,

@@ -7,8 +7,8 @@ use anyhow::Context;
 
 use super::compute::ComputeArguments;
 use super::exit_code::SUCCESS;
-use super::model_argument;
 use super::progress::ByteProgress;
+use super::{model_argument, routes};
 use crate::backend;
 use crate::backend::interface::Arithmetic;
 use crate::engine::Engine;
@@ -72,9 +72,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         Choice::Fast => &[Arithmetic::Fast],
         Choice::Both => &[Arithmetic::Float32, Arithmetic::Fast],
     };
+    let qmm = routes::options();
     let loads = arithmetics
         .iter()
-        .map(|a| arguments.compute.load_options(*a));
+        .map(|a| arguments.compute.load_options(*a, qmm));
     let loads: Vec<_> = loads.collect();
     for load in &loads {
         backend::require(load.backend)?;
@@ -103,6 +104,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         bar.update(done as u64, ids.len() as u64);
     })?;
     drop(bar);
+    engines
+        .iter()
+        .for_each(|engine| routes::print_cache_stats(&engine.qmm_report()));
     let mut out = std::io::stdout();
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;

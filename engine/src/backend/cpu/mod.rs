@@ -10,6 +10,7 @@ mod mode;
 mod open;
 mod queue;
 mod reference;
+pub mod routed;
 mod sample;
 mod storage;
 

@@ -3,15 +3,21 @@
 use crate::backend::cpu::fast::FastBuilder;
 use crate::backend::cpu::kernel::{KernelChoice, Kernels, Pool};
 use crate::backend::cpu::reference::ReferenceBuilder;
+use crate::backend::cpu::routed::RoutedProducts;
 use crate::backend::cpu::{device, kernel};
 use crate::backend::interface::{Arithmetic, DeviceBuilder};
 use crate::error::{BackendError, LoadError};
+use crate::qmm::QmmSetup;
 
 /// A device that takes weights; `threads` of 0 means one a core.
 ///
 /// # Errors
 /// When the operating system refuses the threads.
-pub fn open(arithmetic: Arithmetic, threads: usize) -> Result<Box<dyn DeviceBuilder>, LoadError> {
+pub fn open(
+    arithmetic: Arithmetic,
+    threads: usize,
+    qmm: QmmSetup,
+) -> Result<Box<dyn DeviceBuilder>, LoadError> {
     let threads = match threads {
         0 => device::default_threads(),
         some => some,
@@ -24,7 +30,8 @@ pub fn open(arithmetic: Arithmetic, threads: usize) -> Result<Box<dyn DeviceBuil
         }
         Arithmetic::Fast => {
             let kernels = Kernels::new(KernelChoice::Best, threads).map_err(unavailable)?;
-            Ok(Box::new(FastBuilder::new(kernels)))
+            let products = RoutedProducts::new(kernels.isa(), qmm.route_profile, qmm.options);
+            Ok(Box::new(FastBuilder::new(kernels, products)))
         }
     }
 }

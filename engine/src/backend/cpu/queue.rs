@@ -8,11 +8,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::mode::Mode;
+use super::routed::RoutedProducts;
 use crate::backend::interface::{
     Backend, KernelReport, LayerCacheShape, SequenceId, Step, StepOutput, StepProgram, Ticket,
     TokenSource, UndoWork,
@@ -20,6 +21,7 @@ use crate::backend::interface::{
 use crate::device_profile::DeviceProfile;
 use crate::error::BackendError;
 use crate::kv_cache::CacheUndo;
+use crate::qmm::QmmReport;
 
 /// Tokens of past steps that later steps may refer to; loops look one or two steps back.
 const REMEMBERED_TOKENS: usize = 64;
@@ -34,6 +36,15 @@ enum Command {
     Drop(SequenceId),
     Run(Ticket, Box<Step>),
     Rewind(SequenceId, Vec<CacheUndo>),
+    Mark(u64),
+}
+
+/// The last mark that the thread came past: a rendezvous that takes no memory of its own, so that
+/// it does not disturb the account that it is for.
+#[derive(Debug, Default)]
+struct Marks {
+    reached: Mutex<Option<u64>>,
+    moved: Condvar,
 }
 
 /// The host's end of the queue.
@@ -41,12 +52,15 @@ enum Command {
 pub(super) struct CpuBackend {
     profile: DeviceProfile,
     kernels: KernelReport,
+    /// Where products choose their route; `None` in the reference arithmetic.
+    products: Option<Arc<RoutedProducts>>,
     vocab_size: usize,
     memory_bytes: Arc<AtomicU64>,
     undo_work: SharedUndoWork,
     next_id: AtomicU64,
     /// `None` only while dropping: hanging up is what ends the thread.
     commands: Option<Sender<Command>>,
+    marks: Arc<Marks>,
     results: Mutex<Results>,
     thread: Option<JoinHandle<()>>,
 }
@@ -71,7 +85,9 @@ impl CpuBackend {
         let (result_sender, incoming) = channel();
         let memory_bytes = Arc::new(AtomicU64::new(mode.memory_bytes()));
         let undo_work = SharedUndoWork::default();
+        let marks = Arc::new(Marks::default());
         let mut worker = Worker {
+            marks: Arc::clone(&marks),
             undo_work: Arc::clone(&undo_work),
             mode,
             program,
@@ -87,11 +103,13 @@ impl CpuBackend {
         Ok(Self {
             profile,
             kernels,
+            products: None,
             vocab_size,
             memory_bytes,
             undo_work,
             next_id: AtomicU64::new(0),
             commands: Some(commands),
+            marks,
             results: Mutex::new(Results {
                 incoming,
                 outstanding: HashSet::new(),
@@ -99,6 +117,12 @@ impl CpuBackend {
             }),
             thread: Some(thread),
         })
+    }
+
+    /// The same, with products that choose their route.
+    pub(super) fn with_products(mut self, products: Arc<RoutedProducts>) -> Self {
+        self.products = Some(products);
+        self
     }
 
     fn send(&self, command: Command) -> Result<(), BackendError> {
@@ -198,6 +222,26 @@ impl Backend for CpuBackend {
         let work = lock(&self.undo_work).get(&sequence).copied();
         work.unwrap_or_default()
     }
+
+    fn wait_idle(&self) -> Result<(), BackendError> {
+        let mark = self.next_id.fetch_add(1, Ordering::Relaxed);
+        self.send(Command::Mark(mark))?;
+        let mut reached = lock(&self.marks.reached);
+        while reached.is_none_or(|reached| reached < mark) {
+            // The thread catches the stages' panics, so it always comes past.
+            reached = self
+                .marks
+                .moved
+                .wait(reached)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+
+    fn qmm_report(&self) -> QmmReport {
+        let products = self.products.as_ref();
+        products.map_or_else(QmmReport::default, |products| products.report())
+    }
 }
 
 impl Drop for CpuBackend {
@@ -223,6 +267,7 @@ fn hung_up() -> BackendError {
 
 /// The device's end of the queue.
 struct Worker {
+    marks: Arc<Marks>,
     mode: Box<dyn Mode>,
     program: Box<dyn StepProgram>,
     results: Sender<(Ticket, StepResult)>,
@@ -248,6 +293,10 @@ impl Worker {
                     self.mode.rewind(id, &undo);
                     self.forget_failure(id, &undo);
                     self.publish_undo_work(id);
+                }
+                Command::Mark(mark) => {
+                    *lock(&self.marks.reached) = Some(mark);
+                    self.marks.moved.notify_all();
                 }
                 Command::Run(ticket, step) => {
                     let result = self.run(ticket, &step);

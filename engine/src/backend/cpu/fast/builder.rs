@@ -1,6 +1,7 @@
 //! Repacks weights as they arrive and starts the queue.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use half::f16;
 
@@ -10,6 +11,7 @@ use crate::backend::cpu::device;
 use crate::backend::cpu::kernel::{Kernels, KvElement};
 use crate::backend::cpu::open::unavailable;
 use crate::backend::cpu::queue::CpuBackend;
+use crate::backend::cpu::routed::RoutedProducts;
 use crate::backend::interface::{
     Backend, DeviceBuilder, GatedId, HeadShape, HostLinear, KernelReport, LinearId, RopeId,
     StepProgram, StepShape, Uploader, VectorId,
@@ -29,10 +31,11 @@ pub(in crate::backend::cpu) struct FastBuilder {
 
 impl FastBuilder {
     /// Nothing uploaded yet.
-    pub(in crate::backend::cpu) fn new(kernels: Kernels) -> Self {
+    pub(in crate::backend::cpu) fn new(kernels: Kernels, products: RoutedProducts) -> Self {
         Self {
             weights: Weights {
                 kernels,
+                products: Arc::new(products),
                 linears: Vec::new(),
                 gated: Vec::new(),
                 vectors: Vec::new(),
@@ -93,11 +96,12 @@ impl DeviceBuilder for FastBuilder {
         check_heads(shape.heads)?;
         let kernels = self.report();
         let profile = device::profile(self.weights.kernels.pool().workers());
+        let products = Arc::clone(&self.weights.products);
         let mode = Box::new(FastMode::new(self.weights));
         let backend = CpuBackend::start(mode, program, shape.vocab_size, profile, kernels);
-        Ok(Box::new(backend.map_err(|source| {
-            unavailable(format!("no thread for its queue: {source}"))
-        })?))
+        let backend =
+            backend.map_err(|source| unavailable(format!("no thread for its queue: {source}")))?;
+        Ok(Box::new(backend.with_products(products)))
     }
 }
 

@@ -1,12 +1,15 @@
 //! A linear module (or several, stacked) as the kernels read it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use crate::backend::cpu::kernel::elementwise;
 use crate::backend::cpu::kernel::{
     Activations, AffineSource, FloatKind, FloatSource, Gate, Kernels, PlainMatrix, PlainSource,
-    QuantisedMatrix, RepackError, gated_product, plain_product, product, product_argmax,
+    QuantisedMatrix, RepackError, gated_product, plain_product, product_argmax,
 };
 use crate::backend::cpu::open::unavailable;
+use crate::backend::cpu::routed::RoutedProducts;
 use crate::backend::interface::{HostLinear, HostWeights};
 use crate::error::LoadError;
 use crate::weights::{Dtype, TensorView};
@@ -24,8 +27,17 @@ pub(super) struct FastLinear {
 
 #[derive(Debug)]
 enum Matrix {
-    Quantised(QuantisedMatrix),
+    Quantised(Arc<QuantisedMatrix>),
     Plain(PlainMatrix),
+}
+
+/// What products are computed with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Device<'a> {
+    /// Threads and instruction set.
+    pub(super) kernels: &'a Kernels,
+    /// Which route each product takes.
+    pub(super) products: &'a RoutedProducts,
 }
 
 /// Buffers that products need, kept between calls.
@@ -62,16 +74,22 @@ impl FastLinear {
     }
 
     /// `y = x Wᵀ + bias`; `x` is `[tokens, in]`, `y` `[tokens, out]`.
-    pub(super) fn apply(&self, kernels: &Kernels, x: &[f32], scratch: &mut Scratch, y: &mut [f32]) {
+    pub(super) fn apply(
+        &self,
+        device: Device<'_>,
+        x: &[f32],
+        scratch: &mut Scratch,
+        y: &mut [f32],
+    ) {
         let tokens = x.len() / self.in_features;
         let mut first_row = 0;
         for matrix in &self.segments {
             let rows = matrix.rows();
             if rows == self.out_features {
-                matrix.apply(kernels, x, &mut scratch.activations, y);
+                matrix.apply(device, x, &mut scratch.activations, y);
             } else {
                 let values = sized(&mut scratch.segment, tokens * rows);
-                matrix.apply(kernels, x, &mut scratch.activations, values);
+                matrix.apply(device, x, &mut scratch.activations, values);
                 let targets = y.chunks_exact_mut(self.out_features);
                 for (to, from) in targets.zip(values.chunks_exact(rows)) {
                     to[first_row..first_row + rows].copy_from_slice(from);
@@ -90,18 +108,23 @@ impl FastLinear {
     /// finds it on the way.
     pub(super) fn apply_argmax(
         &self,
-        kernels: &Kernels,
+        device: Device<'_>,
         x: &[f32],
         scratch: &mut Scratch,
         y: &mut [f32],
     ) -> Option<u32> {
-        if let ([Matrix::Quantised(matrix)], None) = (self.segments.as_slice(), &self.bias) {
+        if let ([Matrix::Quantised(matrix)], None) = (self.segments.as_slice(), &self.bias)
+            && let route = device.products.route(matrix, 1)
+            && !route.dequantises()
+        {
+            device.products.count(route);
+            let kernels = device.kernels;
             scratch
                 .activations
                 .quantise(kernels, x, matrix.columns(), matrix.group());
             return Some(product_argmax(kernels, matrix, &scratch.activations, y) as u32);
         }
-        self.apply(kernels, x, scratch, y);
+        self.apply(device, x, scratch, y);
         None
     }
 
@@ -183,7 +206,7 @@ impl FastGated {
     /// `x` is `[tokens, in]`, `y` `[tokens, out]`; `spare` is used when nothing fused fits.
     pub(super) fn apply(
         &self,
-        kernels: &Kernels,
+        device: Device<'_>,
         function: Gate,
         x: &[f32],
         (scratch, spare): (&mut Scratch, &mut Vec<f32>),
@@ -195,7 +218,14 @@ impl FastGated {
             self.up.segments.as_slice(),
             &self.up.bias,
         ) && gate.group() == up.group()
+            && let routes =
+                [gate, up].map(|matrix| device.products.route(matrix, x.len() / matrix.columns()))
+            && !routes.iter().any(|route| route.dequantises())
         {
+            routes
+                .iter()
+                .for_each(|route| device.products.count(*route));
+            let kernels = device.kernels;
             let activations = &mut scratch.activations;
             activations.quantise(kernels, x, gate.columns(), gate.group());
             gated_product(kernels, gate, up, function, activations, y);
@@ -203,9 +233,9 @@ impl FastGated {
         }
         let spare = sized(spare, 2 * y.len());
         let (gates, ups) = spare.split_at_mut(y.len());
-        self.gate.apply(kernels, x, scratch, gates);
-        self.up.apply(kernels, x, scratch, ups);
-        crate::backend::cpu::kernel::elementwise::gate(kernels, function, gates, ups, y);
+        self.gate.apply(device, x, scratch, gates);
+        self.up.apply(device, x, scratch, ups);
+        elementwise::gate(device.kernels, function, gates, ups, y);
     }
 }
 
@@ -247,7 +277,7 @@ impl Matrix {
                 .map_err(name)
         } else {
             QuantisedMatrix::repack(kernels, &affine)
-                .map(Matrix::Quantised)
+                .map(|matrix| Matrix::Quantised(Arc::new(matrix)))
                 .map_err(name)
         }
     }
@@ -259,13 +289,13 @@ impl Matrix {
         }
     }
 
-    fn apply(&self, kernels: &Kernels, x: &[f32], activations: &mut Activations, y: &mut [f32]) {
+    fn apply(&self, device: Device<'_>, x: &[f32], activations: &mut Activations, y: &mut [f32]) {
         match self {
             Self::Quantised(matrix) => {
-                activations.quantise(kernels, x, matrix.columns(), matrix.group());
-                product(kernels, matrix, activations, y);
+                let products = device.products;
+                products.product(device.kernels, matrix, activations, x, y);
             }
-            Self::Plain(matrix) => plain_product(kernels, matrix, x, y),
+            Self::Plain(matrix) => plain_product(device.kernels, matrix, x, y),
         }
     }
 }

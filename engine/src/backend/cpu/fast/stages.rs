@@ -1,10 +1,11 @@
 //! The fused stages, put together from kernels.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use half::f16;
 
-use super::linear::{FastGated, FastLinear, Scratch, sized};
+use super::linear::{Device, FastGated, FastLinear, Scratch, sized};
 use super::storage::{FastCache, FastSequence};
 use crate::backend::cpu::kernel::elementwise::{add_to, rms_norm, rms_norm_in_place, rope};
 use crate::backend::cpu::kernel::{
@@ -12,6 +13,7 @@ use crate::backend::cpu::kernel::{
     decode_attention, prefill_attention,
 };
 use crate::backend::cpu::mode::Mode;
+use crate::backend::cpu::routed::RoutedProducts;
 use crate::backend::cpu::sample;
 use crate::backend::interface::{
     Activation, AttentionStage, GateUpStage, HeadRequest, HeadShape, HeadStage, LayerCacheShape,
@@ -24,10 +26,20 @@ use crate::kv_cache::{CachePlan, CacheUndo, KeyView};
 /// What does not change while the model is loaded.
 pub(super) struct Weights {
     pub(super) kernels: Kernels,
+    pub(super) products: Arc<RoutedProducts>,
     pub(super) linears: Vec<FastLinear>,
     pub(super) gated: Vec<FastGated>,
     pub(super) vectors: Vec<Vec<f32>>,
     pub(super) ropes: Vec<Vec<f32>>,
+}
+
+impl Weights {
+    fn device(&self) -> Device<'_> {
+        Device {
+            kernels: &self.kernels,
+            products: &self.products,
+        }
+    }
 }
 
 /// Weights, caches and the buffers of the step that is running.
@@ -99,7 +111,12 @@ impl FastMode {
         let buffers = &mut self.buffers;
         let inner = &buffers.inner[..self.run.rows * linear.in_features];
         let projected = sized(&mut buffers.projected, buffers.x.len());
-        linear.apply(kernels, inner, &mut buffers.scratch, projected);
+        linear.apply(
+            self.weights.device(),
+            inner,
+            &mut buffers.scratch,
+            projected,
+        );
         if let Some(norm) = stage.post_norm {
             let weight = &self.weights.vectors[norm.weight.0];
             rms_norm_in_place(kernels, projected, weight, norm.eps);
@@ -174,7 +191,7 @@ impl Stages for FastMode {
         let tokens = run.tokens.len();
         let qkv = sized(&mut buffers.qkv, tokens * row_len);
         let normed = &buffers.normed[..buffers.x.len()];
-        weights.linears[stage.qkv.0].apply(kernels, normed, &mut buffers.scratch, qkv);
+        weights.linears[stage.qkv.0].apply(weights.device(), normed, &mut buffers.scratch, qkv);
 
         let (cos, sin) = &run.angles[&stage.rope];
         let half = stage.shape.head_dim / 2;
@@ -208,13 +225,19 @@ impl Stages for FastMode {
     }
 
     fn keep_output_rows(&mut self) -> Result<(), BackendError> {
-        let Self { run, buffers, .. } = self;
+        let Self {
+            weights,
+            run,
+            buffers,
+            ..
+        } = self;
         let wanted = match run.head {
             Some((HeadRequest::AllLogits, _)) => run.rows,
             Some(_) => 1,
             None => 0,
         };
-        if run.capture_hidden || wanted == run.rows {
+        // Other devices compute every row of the last layer, and their routes depend on how many.
+        if run.capture_hidden || wanted == run.rows || weights.products.is_foreign() {
             return Ok(());
         }
         let hidden = buffers.x.len() / run.rows;
@@ -299,7 +322,7 @@ impl Stages for FastMode {
         let normed = &buffers.normed[..buffers.x.len()];
         let out = sized(&mut buffers.inner, self.run.rows * gated.out_features());
         let spare = (&mut buffers.scratch, &mut buffers.spare);
-        gated.apply(&self.weights.kernels, function, normed, spare, out);
+        gated.apply(self.weights.device(), function, normed, spare, out);
         Ok(())
     }
 
@@ -338,9 +361,9 @@ impl Stages for FastMode {
         );
         let logits = sized(&mut buffers.logits, x.len() / hidden * vocab);
         let largest = if logits.len() == vocab {
-            head.apply_argmax(kernels, normed, &mut buffers.scratch, logits)
+            head.apply_argmax(weights.device(), normed, &mut buffers.scratch, logits)
         } else {
-            head.apply(kernels, normed, &mut buffers.scratch, logits);
+            head.apply(weights.device(), normed, &mut buffers.scratch, logits);
             None
         };
         let last = &logits[logits.len() - vocab..];

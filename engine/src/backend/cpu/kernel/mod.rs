@@ -5,17 +5,19 @@
 //!
 //! - [`Activations::quantise`], then [`product`] or [`gated_product`], for
 //!   affine weights; [`plain_product`] for bf16, f16 and f32 ones;
+//!   [`dense_product`] for affine ones that are dequantised as a whole;
 //! - [`decode_attention`] and [`prefill_attention`] over a KV cache;
 //! - the functions of [`elementwise`].
 //!
-//! All results are the same bits for any number of threads and any instruction
-//! set. Products and elementwise functions also do not depend on how many
+//! All results are the same bits for any number of threads and, but for
+//! [`dense_product`], any instruction set. Products and elementwise functions also do not depend on how many
 //! tokens are computed together; attention does, in the last bits, because a
 //! token alone and a chunk add in different orders. Sizes that do not fit are
 //! a mistake of the calling code, and panic.
 
 mod activation;
 mod attention;
+mod dequantised;
 mod dispatch;
 pub mod elementwise;
 mod exp;
@@ -39,6 +41,7 @@ pub use attention::{
     AttentionShape, DecodeScratch, KvElement, KvRing, KvSegment, KvView, PrefillQueries,
     decode_attention, prefill_attention, replace_row, write_rows,
 };
+pub use dequantised::{DequantisedMatrix, dense_product};
 pub use dispatch::{CpuFeatures, DispatchError, Isa, KernelChoice, choose};
 pub use gated::{Gate, gated_product};
 pub use huge_pages::{ALIGNMENT_BYTES, AlignedBuffer, Arena, Plain};

@@ -128,6 +128,20 @@ impl QuantisedMatrix {
         self.source_bits
     }
 
+    /// How scales and biases are stored.
+    #[must_use]
+    pub fn scale_kind(&self) -> FloatKind {
+        self.scale_kind
+    }
+
+    /// Where the first code, scale and bias lie: what tells matrices apart that are alive.
+    #[must_use]
+    pub fn addresses(&self) -> [usize; 3] {
+        let codes = self.data.as_ptr() as usize;
+        let scales = codes + self.record_code_bytes();
+        [codes, scales, scales + BLOCK_ROWS * self.scale_kind.bytes()]
+    }
+
     /// Bytes that one product with a vector reads.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -1,0 +1,258 @@
+//! `mlxcel logit-trace` and the script that compares its traces.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn mlxcel(cache: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_mlxcel"))
+        .arg("logit-trace")
+        .args(arguments)
+        .env("MLXCEL_SYNTH_CACHE", cache)
+        .output()
+        .unwrap()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn every_token_but_the_last_of_a_chunk_predicts_the_next() {
+    let cache = tempfile::tempdir().unwrap();
+    let arguments = [
+        "-m",
+        "synthetic:tiny-gemma3",
+        "--tokens",
+        "50",
+        "--chunk",
+        "20",
+        "--top",
+        "3",
+    ];
+    let output = mlxcel(cache.path(), &arguments);
+    assert!(output.status.success(), "{output:?}");
+    let lines = lines(&output);
+    let (header, rows) = lines.split_first().unwrap();
+    assert_eq!(header["logit_trace"], 1);
+    assert_eq!(
+        (&header["tokens"], &header["chunk_tokens"]),
+        (&json!(50), &json!(20))
+    );
+    let places: Vec<(u64, u64)> = rows
+        .iter()
+        .map(|row| (row["chunk"].as_u64().unwrap(), row["pos"].as_u64().unwrap()))
+        .collect();
+    let expected: Vec<(u64, u64)> = [(0, 19), (1, 19), (2, 9)]
+        .into_iter()
+        .flat_map(|(chunk, count)| (0..count).map(move |pos| (chunk, pos)))
+        .collect();
+    assert_eq!(places, expected);
+    for row in rows {
+        let logits: Vec<f64> = row["logits"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|l| l.as_f64().unwrap())
+            .collect();
+        assert!(
+            logits.len() == 3 && logits.is_sorted_by(|a, b| a >= b),
+            "{row}"
+        );
+        assert!(row["nll"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn another_size_of_the_cache_gives_the_same_bytes_and_another_device_does_not() {
+    let cache = tempfile::tempdir().unwrap();
+    let trace = |extra: &[&str], entries: &str| {
+        let mut arguments = vec!["-m", "synthetic:tiny-gemma3-f16", "--tokens", "300"];
+        arguments.extend(extra);
+        let output = Command::new(env!("CARGO_BIN_EXE_mlxcel"))
+            .arg("logit-trace")
+            .args(&arguments)
+            .env("MLXCEL_SYNTH_CACHE", cache.path())
+            .env("MLX_ROCM_QMM_DEQUANT_CACHE_SIZE", entries)
+            .env("MLX_ROCM_QMM_DEQUANT_CACHE_STATS", "1")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        (output.stdout, String::from_utf8(output.stderr).unwrap())
+    };
+    let gfx1151 = ["--route-profile", "gfx1151"];
+    let (on, counters) = trace(&gfx1151, "8");
+    let (off, none) = trace(&gfx1151, "0");
+    assert!(on == off);
+    assert!(
+        counters.contains("[qmm dequant cache] hits=0 misses="),
+        "{counters}"
+    );
+    assert!(counters.contains("entries=8"), "{counters}");
+    assert!(none.contains("misses=0 inserts=0"), "{none}");
+    let (own, _) = trace(&[], "8");
+    assert!(own != on);
+}
+
+#[test]
+fn a_value_that_is_not_understood_is_one_warning() {
+    let cache = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_mlxcel"))
+        .args([
+            "logit-trace",
+            "-m",
+            "synthetic:tiny-gemma3",
+            "--tokens",
+            "2",
+        ])
+        .env("MLXCEL_SYNTH_CACHE", cache.path())
+        .env("MLX_ROCM_WMMA_QMM_MAX_M", "lots")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        stderr.matches("MLX_ROCM_WMMA_QMM_MAX_M").count(),
+        1,
+        "{stderr}"
+    );
+}
+
+fn write(folder: &Path, name: &str, header: &Value, rows: &[Value]) -> PathBuf {
+    let path = folder.join(name);
+    let lines: Vec<String> = std::iter::once(header)
+        .chain(rows)
+        .map(Value::to_string)
+        .collect();
+    std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+    path
+}
+
+fn header() -> Value {
+    json!({"logit_trace": 1, "model_hash": "ab", "tokens": 3, "chunk_tokens": 3, "top": 2})
+}
+
+/// Position 0 is decided by 3, position 1 by 1.
+fn rows() -> Vec<Value> {
+    vec![
+        json!({"chunk": 0, "pos": 0, "target": 7, "nll": 0.5, "ids": [7, 9], "logits": [5.0, 2.0]}),
+        json!({"chunk": 0, "pos": 1, "target": 9, "nll": 1.5, "ids": [8, 9], "logits": [4.0, 3.0]}),
+    ]
+}
+
+fn compare(a: &Path, b: &Path, options: &[&str]) -> (i32, String) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/compare_logit_traces.py");
+    let output = Command::new("python3")
+        .arg(script)
+        .args([a, b])
+        .args(options)
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.code().unwrap(),
+        String::from_utf8(text).unwrap(),
+    )
+}
+
+#[test]
+fn equal_traces_are_identical_and_every_figure_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = write(folder.path(), "a", &header(), &rows());
+    let b = write(folder.path(), "b", &header(), &rows());
+    let (code, text) = compare(&a, &b, &["--identical"]);
+    assert_eq!(code, 0, "{text}");
+    for expected in [
+        "positions             2",
+        "another best token    0 of 2 (0.00 %)",
+        "  where decided       0 of 1 (0.00 %), by at least 2",
+        "|logit difference|    p50 0, p90 0, p99 0, max 0",
+        "perplexity            2.718282 and 2.718282",
+        "files                 identical",
+    ] {
+        assert!(text.contains(expected), "{expected:?} in {text}");
+    }
+}
+
+#[test]
+fn only_a_decided_position_makes_a_difference() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = write(folder.path(), "a", &header(), &rows());
+    let mut toss = rows();
+    toss[1]["ids"] = json!([9, 8]);
+    let b = write(folder.path(), "b", &header(), &toss);
+    let (code, text) = compare(&a, &b, &["--decided", "2.0"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("another best token    1 of 2"), "{text}");
+    // Lists of (8, 9) with logits exchanged: 4 against 3, twice.
+    assert!(text.contains("max 1"), "{text}");
+    assert_eq!(compare(&a, &b, &["--decided", "0.5"]).0, 1);
+    assert_eq!(compare(&a, &b, &["--identical"]).0, 1);
+
+    let mut other = rows();
+    other[0]["ids"] = json!([9, 7]);
+    let c = write(folder.path(), "c", &header(), &other);
+    let (code, text) = compare(&a, &c, &[]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("where decided       1 of 1"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_code_two_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = write(folder.path(), "a", &header(), &rows());
+    let mut model = header();
+    model["model_hash"] = json!("cd");
+    let mut version = header();
+    version["logit_trace"] = json!(2);
+    let mut target = rows();
+    target[0]["target"] = json!(1);
+    let mut missing = rows();
+    missing[0]["logits"] = json!([null, 1.0]);
+    let cases = [
+        (
+            write(folder.path(), "model", &model, &rows()),
+            "model_hash: ab and cd",
+        ),
+        (
+            write(folder.path(), "version", &version, &rows()),
+            "expected trace format 1, got 2",
+        ),
+        (
+            write(folder.path(), "short", &header(), &rows()[..1]),
+            "other positions or targets",
+        ),
+        (
+            write(folder.path(), "target", &header(), &target),
+            "other positions or targets",
+        ),
+        (
+            write(folder.path(), "empty", &header(), &[]),
+            "no positions",
+        ),
+        (
+            write(folder.path(), "row", &header(), &[json!({"chunk": 0})]),
+            "row:2: not a row",
+        ),
+        (
+            write(folder.path(), "missing", &header(), &missing),
+            "missing:2: not a row",
+        ),
+        (folder.path().join("absent"), "cannot be read"),
+    ];
+    for (path, expected) in cases {
+        let (code, text) = compare(&a, &path, &[]);
+        assert_eq!(code, 2, "{expected}: {text}");
+        assert!(text.contains(expected), "{expected}: {text}");
+        assert!(!text.contains("Traceback"), "{text}");
+    }
+    std::fs::write(folder.path().join("text"), "hello\n").unwrap();
+    assert_eq!(compare(&a, &folder.path().join("text"), &[]).0, 2);
+    assert_eq!(compare(&a, &a, &["--decided", "-1"]).0, 2);
+}
