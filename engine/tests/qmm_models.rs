@@ -6,7 +6,7 @@ use std::path::Path;
 
 use mlxcel_engine::backend::interface::{HeadRequest, Sampling, TokenSource};
 use mlxcel_engine::engine::StepRequest;
-use mlxcel_engine::qmm::{Profile, QmmOptions, QmmReport, QmmSetup};
+use mlxcel_engine::qmm::{DequantStats, Profile, QmmOptions, QmmReport, QmmSetup};
 use mlxcel_engine::weights::synthetic::write_folder;
 use mlxcel_engine::{Engine, LoadOptions};
 
@@ -80,4 +80,26 @@ fn the_processors_own_routes_leave_the_cache_alone() {
     // The last layer computes the one row that is asked for, and so does the head.
     let expected = [("qmv".to_owned(), 5), ("tiled".to_owned(), 26)];
     assert_eq!(report.routes, expected.into());
+}
+
+#[test]
+fn a_bf16_prefill_above_the_ceiling_leaves_the_cache_empty() {
+    let folder = model("tiny-gemma3");
+    let (logits, report) = prefill(folder.path(), Some("gfx1151"), QmmOptions::default());
+    let products = 6 * PRODUCTS_PER_LAYER;
+    let expected = [
+        ("dequant_gemm_above_wmma_ceiling".to_owned(), products),
+        ("qmv".to_owned(), 1),
+    ];
+    assert_eq!(report.routes, expected.into());
+    let bypassed = DequantStats {
+        bypasses: products,
+        ..DequantStats::default()
+    };
+    assert_eq!(report.dequant_cache, bypassed);
+    let off = QmmOptions {
+        dequant_cache_max_bytes: 0,
+        ..QmmOptions::default()
+    };
+    assert_eq!(prefill(folder.path(), Some("gfx1151"), off).0, logits);
 }

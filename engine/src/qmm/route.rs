@@ -14,18 +14,23 @@ pub enum Route {
     WmmaDense,
     /// Weights dequantised as a whole, then a dense product; the dequantised weights are cached.
     DequantGemm,
+    /// The same where the WMMA kernel would fit but has too many rows, and nothing is cached: a
+    /// prefill comes past more matrices than any cache holds, so none is found again, and the last
+    /// ones would stay alive for nothing.
+    DequantGemmAboveWmmaCeiling,
     /// Weights and activations as e4m3, then a dense product.
     DequantFp8Gemm,
 }
 
 impl Route {
     /// Every route, in the order of reports.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Qmv,
         Self::BatchedQmv,
         Self::Tiled,
         Self::WmmaDense,
         Self::DequantGemm,
+        Self::DequantGemmAboveWmmaCeiling,
         Self::DequantFp8Gemm,
     ];
 
@@ -38,6 +43,7 @@ impl Route {
             Self::Tiled => "tiled",
             Self::WmmaDense => "wmma_dense",
             Self::DequantGemm => "dequant_gemm",
+            Self::DequantGemmAboveWmmaCeiling => "dequant_gemm_above_wmma_ceiling",
             Self::DequantFp8Gemm => "dequant_fp8_gemm",
         }
     }
@@ -52,6 +58,6 @@ impl Route {
     /// Whether the weights are dequantised as a whole to the model's type.
     #[must_use]
     pub fn is_dequant_gemm(self) -> bool {
-        self == Self::DequantGemm
+        matches!(self, Self::DequantGemm | Self::DequantGemmAboveWmmaCeiling)
     }
 }

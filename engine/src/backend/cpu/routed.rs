@@ -106,6 +106,10 @@ impl RoutedProducts {
                 });
                 dense_product(kernels, &weights.matrix, x, y);
             }
+            Route::DequantGemmAboveWmmaCeiling => {
+                self.cache.bypass();
+                dense_product(kernels, &DequantisedMatrix::new(kernels, matrix), x, y);
+            }
             // No e4m3 on a processor: the same weights before they would be rounded to it.
             Route::DequantFp8Gemm => {
                 dense_product(kernels, &DequantisedMatrix::new(kernels, matrix), x, y);

@@ -30,7 +30,7 @@ pub(in crate::qmm) fn choose(
             && problem.m >= wmma_ceiling(device, options)
             && !fp8;
         return if above {
-            Route::DequantGemm
+            Route::DequantGemmAboveWmmaCeiling
         } else {
             Route::WmmaDense
         };
@@ -122,7 +122,8 @@ mod tests {
         assert_eq!(route(1, Float::Bf16, options), Route::Qmv);
         assert_eq!(route(2, Float::Bf16, options), Route::WmmaDense);
         assert_eq!(route(127, Float::Bf16, options), Route::WmmaDense);
-        assert_eq!(route(128, Float::Bf16, options), Route::DequantGemm);
+        let above = Route::DequantGemmAboveWmmaCeiling;
+        assert_eq!(route(128, Float::Bf16, options), above);
     }
 
     #[test]
@@ -142,7 +143,8 @@ mod tests {
             wmma_max_m: Some(32),
             ..QmmOptions::default()
         };
-        assert_eq!(route(64, Float::Bf16, lower), Route::DequantGemm);
+        let above = Route::DequantGemmAboveWmmaCeiling;
+        assert_eq!(route(64, Float::Bf16, lower), above);
         // Dequantising is not preferred yet at 33 rows.
         assert_eq!(route(33, Float::Bf16, lower), Route::WmmaDense);
         let off = QmmOptions {
