@@ -2,18 +2,23 @@
 
 use crate::experiment::control::clock;
 use crate::experiment::model::{MIN_ROUNDS, Metric, OnUndecided};
-use crate::record::format::{self, Attempt, Outcome, Plan, PlannedArm};
+use crate::plan::looks::{Stage, level};
+use crate::record::format::{self, Attempt, Plan, PlannedArm};
 use crate::record::rounds::{self, CellRounds, OutOfStep};
 use crate::stats::null_calibration::NullContrast;
-use crate::verdict::decide::{Decision, decide_all};
+use crate::verdict::control::withdraw;
+use crate::verdict::decide::Decision;
 use crate::verdict::rejections::{self, Rejections};
-use crate::verdict::rule::{ArmCopy, CellData, Injected, Judgement, Moderation, NullCheck, Rule};
+use crate::verdict::rule::{
+    ArmCopy, CellData, Injected, Judgement, Moderation, NullCheck, Rule, Verdict,
+};
 use crate::verdict::suite::suite;
 
 use super::gate;
+use super::looks::{Looks, Outcome};
 use super::model::{Analysis, ArmCounts, DroppedTry};
 
-/// The rule of a plan.
+/// The rule of a plan at one of its stages: each has an equal part of α.
 #[must_use]
 pub fn rule(plan: &Plan) -> Rule {
     let verdict = &plan.experiment.verdict;
@@ -21,7 +26,7 @@ pub fn rule(plan: &Plan) -> Rule {
     let history = noise.iter().flat_map(|noise| &noise.null_history);
     Rule {
         threshold_pct: verdict.threshold_pct,
-        alpha: verdict.alpha,
+        alpha: level(verdict.alpha, plan.stages().len()),
         min_rounds: MIN_ROUNDS,
         moderation: noise.map(|noise| Moderation {
             from_cells: noise.moderate_from_cells,
@@ -49,21 +54,19 @@ fn contrast(stored: &format::NullContrast) -> NullContrast {
 /// # Errors
 /// Rows that do not follow from the plan.
 pub fn analyse(plan: &Plan, attempts: &[Attempt]) -> Result<Analysis, OutOfStep> {
-    let cells = rounds::complete(plan, attempts)?;
+    let mut looks = Looks::new(plan);
+    let progress = rounds::replay(plan, attempts, &mut |rows, cells, stage| {
+        looks.judge(rows, cells, stage)
+    })?;
+    let cells = progress.cells();
     let counts = counts(plan, attempts);
     let unbalanced = unbalanced(plan, &counts);
-    let mut data = Vec::new();
-    for rounds in &cells {
-        for (name, metric) in &plan.experiment.metrics {
-            data.push(cell_data(plan, attempts, rounds, name, metric, &unbalanced));
-        }
-    }
-    let rule = rule(plan);
+    let Outcome { decision, data } = looks.finish(attempts, &cells, progress.stage(), &unbalanced);
     let Decision {
         judgements,
         controls,
-    } = decide_all(&data, &rule);
-    let suite = suite(&data, &judgements, &rule);
+    } = decision;
+    let suite = suite(&data, &judgements, &rule(plan));
     let finished = cells.iter().all(|cell| cell.finished);
     let pass_undecided = plan.experiment.verdict.undecided == OnUndecided::Pass;
     let (outcome, sentence) = gate::decide(&judgements, pass_undecided);
@@ -100,30 +103,31 @@ fn counts(plan: &Plan, attempts: &[Attempt]) -> Vec<ArmCounts> {
             continue;
         };
         match row.outcome {
-            Outcome::Ok => count.ok += 1,
-            Outcome::Rejected { .. } => count.rejected += 1,
-            Outcome::Failed { .. } => count.failed += 1,
-            Outcome::TimedOut { .. } => count.timed_out += 1,
-            Outcome::Invalid { .. } => count.invalid += 1,
+            format::Outcome::Ok => count.ok += 1,
+            format::Outcome::Rejected { .. } => count.rejected += 1,
+            format::Outcome::Failed { .. } => count.failed += 1,
+            format::Outcome::TimedOut { .. } => count.timed_out += 1,
+            format::Outcome::Invalid { .. } => count.invalid += 1,
         }
     }
     counts
 }
 
-/// The numbers of one metric in one cell, a column per arm of the plan. An arm that is
-/// out has NaN, and stands in `invalid`.
-fn cell_data(
+/// The numbers of one metric in one cell that are looked at together at the end of a
+/// stage, a column per arm of the plan. An arm that is out has NaN, and stands in `invalid`.
+pub(super) fn cell_data(
     plan: &Plan,
     attempts: &[Attempt],
-    rounds: &CellRounds,
-    name: &str,
-    metric: &Metric,
+    (rounds, stage): (&CellRounds, &Stage),
+    (name, metric): (&str, &Metric),
     unbalanced: &[(usize, String)],
 ) -> CellData {
     let everyone_in = (0..plan.arms.len()).all(|arm| is_in(plan, rounds, arm));
     let mut values = Vec::new();
     let mut slots = Vec::new();
-    for round in &rounds.complete {
+    let counted = stage.counted_from + 1..=stage.until;
+    let complete = rounds.complete.iter();
+    for round in complete.filter(|one| counted.contains(&one.round)) {
         let value = |arm: usize| {
             let row = attempts.get(round.attempts[arm]?)?;
             is_in(plan, rounds, arm).then(|| row.metrics.get(name).copied())?
@@ -185,6 +189,24 @@ fn is_in(plan: &Plan, rounds: &CellRounds, arm: usize) -> bool {
             .out
             .iter()
             .any(|(out, _)| plan.arms[*out].treatment == treatment)
+}
+
+/// Takes back what was decided earlier about arms that cannot be judged any more.
+pub(super) fn withdraw_invalid(judgements: &mut [Judgement], data: &[CellData]) {
+    for judgement in judgements {
+        let of = |data: &&CellData| data.cell == judgement.cell && data.metric == judgement.metric;
+        let Some(cell) = data.iter().find(of) else {
+            continue;
+        };
+        let name = |arm: usize| cell.arms.get(arm).map(|arm| arm.name.as_str());
+        let mut reasons = cell.invalid.iter();
+        let own = reasons.find(|(arm, _)| name(*arm) == Some(judgement.candidate.as_str()));
+        if let Some((_, reason)) = own
+            && judgement.verdict != Verdict::Invalid
+        {
+            withdraw(judgement, reason);
+        }
+    }
 }
 
 /// Reasons outside the numbers why an arm, by its index, cannot be judged.

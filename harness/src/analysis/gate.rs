@@ -90,6 +90,7 @@ mod tests {
             gate,
             verdict,
             sentence: String::new(),
+            decided_at: None,
             power: None,
             noise: None,
             others: None,

@@ -5,6 +5,7 @@
 
 pub mod from_record;
 pub mod gate;
+pub mod looks;
 pub mod model;
 pub mod past;
 pub mod reach;

@@ -2,10 +2,11 @@
 
 use indexmap::IndexMap;
 
+use super::looks;
 use super::model::Analysis;
 use crate::history::format::{PastCell, PastMetric, PastRun, SCHEMA, workload};
 use crate::record::format::{Attempt, NullContrast, Plan};
-use crate::record::rounds::{self, Next};
+use crate::record::rounds::Next;
 use crate::stats::quantile::median;
 use crate::verdict::null_check::{CellNoise, cell_noise};
 use crate::verdict::rule::{CellData, Verdict};
@@ -16,7 +17,7 @@ use crate::verdict::rule::{CellData, Verdict};
 /// a cell is Invalid leaves nothing of that cell.
 #[must_use]
 pub fn past(plan: &Plan, tag: &str, attempts: &[Attempt], analysis: &Analysis) -> Option<PastRun> {
-    if !matches!(rounds::next(plan, attempts), Ok(Next::Done)) {
+    if !matches!(looks::next(plan, attempts), Ok(Next::Done)) {
         return None;
     }
     let cells: Vec<PastCell> = (0..plan.cells.len())

@@ -99,7 +99,8 @@ pub fn estimated_seconds(plan: &Plan, known: &[KnownCell]) -> Option<f64> {
     treatments.dedup();
     let cells = plan.order.iter().zip(known);
     let seconds = cells.map(|(order, known)| {
-        let attempts: usize = order.iter().map(Vec::len).sum();
+        let rounds = order.iter().take(plan.experiment.rounds as usize);
+        let attempts: usize = rounds.map(Vec::len).sum();
         // A priming attempt per treatment comes first.
         Some(f64::from(whole(attempts + treatments.len())) * known.attempt_seconds?)
     });

@@ -9,6 +9,7 @@ use super::progress::Progress;
 use super::surroundings::Surroundings;
 use crate::analysis::reach::{Forecast, estimated_seconds, forecast, reach};
 use crate::execute::signal;
+use crate::experiment::model::Experiment;
 use crate::history::known::KnownCell;
 use crate::host;
 use crate::record::format::{Plan, PlannedFixture};
@@ -65,14 +66,14 @@ pub fn describe(plan: &Plan, known: &[KnownCell]) -> String {
     let experiment = &plan.experiment;
     let _ = writeln!(
         out,
-        "\n{} {} × {} rounds, gate {} %, α {}; {} attempts with priming, at most {} each",
+        "\n{} {} × {}, gate {} %, α {}; {} attempts with priming, at most {} each",
         plan.cells.len(),
         if plan.cells.len() == 1 {
             "cell"
         } else {
             "cells"
         },
-        experiment.rounds,
+        bought(experiment),
         experiment.verdict.threshold_pct,
         experiment.verdict.alpha,
         rounds::Progress::new(plan).attempts_left(),
@@ -117,6 +118,25 @@ pub fn describe(plan: &Plan, known: &[KnownCell]) -> String {
 }
 
 /// What earlier runs of the same cells on this host foretell.
+/// `5 rounds`, `up to 10 rounds with looks after 3, 6, 10, and as many to confirm a failure`.
+fn bought(experiment: &Experiment) -> String {
+    let mut text = match experiment.looks.as_slice() {
+        [] => format!("{} rounds", experiment.rounds),
+        looks => {
+            let looks: Vec<String> = looks.iter().map(u32::to_string).collect();
+            let rounds = experiment.rounds;
+            format!(
+                "up to {rounds} rounds with looks after {}",
+                looks.join(", ")
+            )
+        }
+    };
+    if experiment.confirm {
+        text += ", and as many to confirm a failure";
+    }
+    text
+}
+
 fn outlook(plan: &Plan, known: &[KnownCell]) -> String {
     let mut out = String::new();
     let forecasts = forecast(plan, known);

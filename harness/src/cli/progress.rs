@@ -83,9 +83,14 @@ impl Observer for Progress {
     fn sealed(&mut self, plan: &Plan, done: usize, left: usize) {
         let total = done + left;
         self.line(&format!(
-            "plan sealed: {} arms × {} cells × {} rounds, {} attempts with priming{}",
+            "plan sealed: {} arms × {} cells × {}{} rounds, {} attempts with priming{}",
             plan.arms.iter().filter(|arm| arm.build.is_some()).count(),
             plan.cells.len(),
+            if plan.stages().len() > 1 {
+                "up to "
+            } else {
+                ""
+            },
             plan.experiment.rounds,
             total,
             if done == 0 {

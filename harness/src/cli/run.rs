@@ -11,6 +11,7 @@ use super::report_files;
 use super::surroundings::Surroundings;
 use super::{dispatch, gate};
 use crate::analysis::from_record::analyse;
+use crate::analysis::looks;
 use crate::analysis::model::Analysis;
 use crate::execute::process::ProcessExecutor;
 use crate::execute::signal::{self, Interrupt};
@@ -19,7 +20,7 @@ use crate::guard::open::{self, Options};
 use crate::host;
 use crate::record::format::Host;
 use crate::record::reader::{self, Record};
-use crate::record::rounds::{self, Next};
+use crate::record::rounds::Next;
 use crate::record::store::{self, RecordDir, SealedPlan};
 use crate::report::publish::PublishError;
 use crate::session::error::SessionError;
@@ -95,7 +96,7 @@ fn start(
 ) -> Result<Started, SessionError> {
     let Prepared { plan, workplace } = prepared;
     if !fresh {
-        let finished = |record: &Record| !matches!(rounds::next(&record.plan, &record.attempts), Ok(next) if next != Next::Done);
+        let finished = |record: &Record| !matches!(looks::next(&record.plan, &record.attempts), Ok(next) if next != Next::Done);
         let found = store::find_resumable(results, &plan, &host.label, &finished)?;
         for skipped in &found.skipped {
             progress.warning(&format!(

@@ -6,6 +6,7 @@
 
 mod arms;
 mod control;
+mod looks;
 mod output;
 mod setup;
 mod workload;
@@ -29,6 +30,7 @@ pub(crate) fn check(experiment: &Experiment, report: &mut Report) {
     workload::check(experiment, report);
     output::check(experiment, report);
     limits(experiment, report);
+    looks::check(experiment, report);
     rule(experiment, report);
 }
 

@@ -74,6 +74,14 @@ pub struct Experiment {
     /// Rounds per cell.
     #[serde(default = "default_rounds")]
     pub rounds: u32,
+    /// Looks instead of `rounds`: after each of these numbers of rounds a cell that has its
+    /// verdict is done; the others go on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub looks: Vec<u32>,
+    /// A cell that fails the gate is run again with fresh rounds; the gate fails only if
+    /// both do, and the second effect is the one reported.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub confirm: bool,
     /// Seed of the order and of the environment padding.
     #[serde(default)]
     pub seed: u64,

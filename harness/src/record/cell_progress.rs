@@ -1,6 +1,8 @@
 //! The machine behind [`super::rounds`]: what has happened in one cell, and what
 //! must happen next. The rules and their reasons stand there.
 
+use crate::plan::looks::Stage;
+
 use super::format::{Outcome, Plan};
 use super::rounds::{CellRounds, CompleteRound, DroppedTry};
 
@@ -8,7 +10,11 @@ use super::rounds::{CellRounds, CompleteRound, DroppedTry};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// A priming attempt.
-    Prime { arm: usize, round_try: u32 },
+    Prime {
+        arm: usize,
+        round_try: u32,
+        stage: u32,
+    },
     /// A measuring attempt.
     Run(Run),
 }
@@ -33,6 +39,12 @@ pub(super) struct CellProgress<'a> {
     /// Arms still to be primed, one per treatment.
     to_prime: std::collections::VecDeque<usize>,
     prime_try: u32,
+    /// 0-based stage in which the cell takes part, or took part last.
+    stage: u32,
+    /// Rounds of that stage end before this 0-based one.
+    until: usize,
+    /// The first 0-based round of those that are counted together.
+    counted_from: usize,
     /// 0-based current round.
     round: usize,
     round_try: u32,
@@ -76,7 +88,8 @@ struct Failure {
 }
 
 impl<'a> CellProgress<'a> {
-    pub(super) fn new(plan: &'a Plan, cell: usize) -> Self {
+    /// A cell of which nothing has happened yet; `first` is the stage that it begins with.
+    pub(super) fn new(plan: &'a Plan, cell: usize, first: Stage) -> Self {
         let position = plan
             .arms
             .iter()
@@ -90,6 +103,9 @@ impl<'a> CellProgress<'a> {
             has_candidates: false,
             to_prime: std::collections::VecDeque::new(),
             prime_try: 1,
+            stage: 0,
+            until: first.until as usize,
+            counted_from: 0,
             round: 0,
             round_try: 1,
             current: Vec::new(),
@@ -114,6 +130,19 @@ impl<'a> CellProgress<'a> {
         progress
     }
 
+    /// Goes on with a further stage. Other cells may have run in between: `prime` asks for
+    /// priming attempts as at the beginning.
+    pub(super) fn enter(&mut self, number: u32, stage: Stage, prime: bool) {
+        self.stage = number;
+        self.round = stage.from as usize;
+        self.until = stage.until as usize;
+        self.counted_from = stage.counted_from as usize;
+        if prime {
+            self.to_prime = self.first_of_each_treatment();
+        }
+        self.settle();
+    }
+
     pub(super) fn cell(&self) -> usize {
         self.cell
     }
@@ -127,6 +156,7 @@ impl<'a> CellProgress<'a> {
             return Some(Step::Prime {
                 arm,
                 round_try: self.prime_try,
+                stage: self.stage,
             });
         }
         self.next_run().map(Step::Run)
@@ -154,13 +184,15 @@ impl<'a> CellProgress<'a> {
         }
     }
 
-    /// Attempts left if all of them are clean.
-    pub(super) fn attempts_left(&self) -> usize {
+    /// Attempts left before this 0-based round if all of them are clean.
+    pub(super) fn attempts_left(&self, before: usize) -> usize {
         if self.stopped.is_some() {
             return 0;
         }
         let runs = |round: &Vec<usize>| round.iter().filter(|&&arm| !self.is_out(arm)).count();
-        let rounds = self.order.iter().skip(self.round).map(runs).sum::<usize>();
+        let left = before.saturating_sub(self.round);
+        let rounds = self.order.iter().skip(self.round).take(left);
+        let rounds = rounds.map(runs).sum::<usize>();
         let done = self
             .current
             .iter()
@@ -236,11 +268,13 @@ impl<'a> CellProgress<'a> {
         }
         self.lost.push(run.round);
         self.next_round();
-        if self.lost.len() * 2 > self.order.len() {
+        // Rounds that are never looked at together do not make up for each other.
+        let planned = self.plan.experiment.rounds as usize;
+        let counted = |round: &&u32| **round as usize > self.counted_from;
+        let lost = self.lost.iter().filter(counted).count();
+        if lost * 2 > planned {
             self.stop(format!(
-                "{} of {} rounds had no clean try; last: {last}",
-                self.lost.len(),
-                self.order.len()
+                "{lost} of {planned} rounds had no clean try; last: {last}"
             ));
         }
     }
@@ -283,7 +317,7 @@ impl<'a> CellProgress<'a> {
     fn settle(&mut self) {
         while self.stopped.is_none()
             && self.to_prime.is_empty()
-            && self.round < self.order.len()
+            && self.round < self.until
             && self.next_run().is_none()
         {
             let attempts = std::mem::take(&mut self.current);
@@ -305,7 +339,10 @@ impl<'a> CellProgress<'a> {
 
     /// The first slot of the current try whose arm is in and has not run.
     fn next_run(&self) -> Option<Run> {
-        let order = self.order.get(self.round)?;
+        let order = self
+            .order
+            .get(self.round)
+            .filter(|_| self.round < self.until)?;
         let has_run = |arm: usize| self.current.iter().any(|one| one.arm == arm);
         order
             .iter()

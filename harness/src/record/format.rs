@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment::matrix::Cell;
 use crate::experiment::model::{Experiment, Scalar};
+use crate::plan::looks::{self, Stage};
 
 /// Version of the record's layout. A newer one is refused, an older one read.
 pub const SCHEMA: u32 = 1;
@@ -59,6 +60,15 @@ pub struct Plan {
     pub noise: Option<NoiseRule>,
     /// Things the reader must know, found while planning.
     pub warnings: Vec<String>,
+}
+
+impl Plan {
+    /// The stages of every cell; at least one.
+    #[must_use]
+    pub fn stages(&self) -> Vec<Stage> {
+        let experiment = &self.experiment;
+        looks::stages(experiment.rounds, &experiment.looks, experiment.confirm)
+    }
 }
 
 /// The part of the sealed rule that is about noise.

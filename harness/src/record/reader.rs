@@ -186,8 +186,8 @@ fn corrupt(path: &Path, line: usize, message: String) -> RecordError {
     }
 }
 
-/// A row's place in the run: cell, round, try, arm.
-type Place = (usize, u32, u32, usize);
+/// A row's place in the run: cell, round, try, arm, and for a priming attempt the stage.
+type Place = (usize, u32, u32, usize, u32);
 
 /// Checks rows against the plan.
 struct RowCheck<'a> {
@@ -230,7 +230,8 @@ impl<'a> RowCheck<'a> {
         let Some(arm) = self.arms.get(row.arm.as_str()) else {
             return Err(unknown("arm", &row.arm));
         };
-        let place = (*cell, row.round, row.round_try, *arm);
+        let stage = if row.round == 0 { row.slot } else { 0 };
+        let place = (*cell, row.round, row.round_try, *arm, stage);
         if !self.seen.insert(place) {
             let round = match row.round {
                 0 => "the priming".to_owned(),

@@ -5,7 +5,8 @@
 //! same small machine ([`super::cell_progress`]): a run that was killed has
 //! nothing to restore but its rows, and the analysis cannot see rounds that the
 //! run did not. Cells run one after the other; in each come first the priming
-//! attempts, then the rounds.
+//! attempts, then the rounds. A plan with several stages goes through all cells once per
+//! stage; which of them take part in the next is not decided here.
 //!
 //! What was decided, and why:
 //! - A try of a round is dropped as a whole at its first attempt that is
@@ -25,6 +26,8 @@
 //! - Priming attempts are discarded whatever they print; a rejected one is
 //!   repeated, for it may not have warmed anything.
 
+use crate::plan::looks::{Kind, Stage};
+
 use super::cell_progress::{CellProgress, Step};
 use super::format::{Attempt, Plan};
 
@@ -39,6 +42,8 @@ pub enum Next {
         arm: usize,
         /// 1-based try.
         round_try: u32,
+        /// 0-based stage that it belongs to: its row has it as slot.
+        stage: u32,
     },
     /// A measuring attempt.
     Run {
@@ -52,6 +57,12 @@ pub enum Next {
         round_try: u32,
         /// 0-based position in the round's planned order.
         slot: u32,
+    },
+    /// A stage is over: somebody who can judge has to say which cells take part in the
+    /// next, by [`Progress::take_part`].
+    Look {
+        /// Index of the next stage.
+        stage: usize,
     },
     /// Every cell is finished or has been ended.
     Done,
@@ -139,19 +150,33 @@ impl CellRounds {
 #[derive(Debug, Clone)]
 pub struct Progress<'a> {
     plan: &'a Plan,
+    stages: Vec<Stage>,
+    /// Index of the stage that runs.
+    stage: usize,
+    /// Whether a cell takes part in it.
+    taking_part: Vec<bool>,
     cells: Vec<CellProgress<'a>>,
     rows: usize,
 }
+
+/// Says which cells take part in a stage: called with the rows so far, what became of the
+/// cells, and the index of the stage.
+pub type Judge<'j> = dyn FnMut(&[Attempt], &[CellRounds], usize) -> Vec<bool> + 'j;
 
 impl<'a> Progress<'a> {
     /// A run of which nothing has happened yet.
     #[must_use]
     pub fn new(plan: &'a Plan) -> Self {
+        let stages = plan.stages();
+        let cells = 0..plan.cells.len();
         Progress {
             plan,
-            cells: (0..plan.cells.len())
-                .map(|cell| CellProgress::new(plan, cell))
+            stage: 0,
+            taking_part: vec![true; plan.cells.len()],
+            cells: cells
+                .map(|cell| CellProgress::new(plan, cell, stages[0]))
                 .collect(),
+            stages,
             rows: 0,
         }
     }
@@ -161,11 +186,22 @@ impl<'a> Progress<'a> {
     pub fn next(&self) -> Next {
         let step = |cell: &CellProgress| cell.step().map(|step| (cell.cell(), step));
         match self.cells.iter().find_map(step) {
+            None if self.stage + 1 < self.stages.len() => Next::Look {
+                stage: self.stage + 1,
+            },
             None => Next::Done,
-            Some((cell, Step::Prime { arm, round_try })) => Next::Prime {
+            Some((
+                cell,
+                Step::Prime {
+                    arm,
+                    round_try,
+                    stage,
+                },
+            )) => Next::Prime {
                 cell,
                 arm,
                 round_try,
+                stage,
             },
             Some((cell, Step::Run(run))) => Next::Run {
                 cell,
@@ -175,6 +211,37 @@ impl<'a> Progress<'a> {
                 slot: run.slot,
             },
         }
+    }
+
+    /// Answers [`Next::Look`]: which cells take part in the next stage. At any other moment
+    /// it does nothing.
+    pub fn take_part(&mut self, cells: &[bool]) {
+        let Next::Look { stage } = self.next() else {
+            return;
+        };
+        self.stage = stage;
+        self.taking_part = cells.to_vec();
+        let number = u32::try_from(stage).unwrap_or(u32::MAX);
+        let prime = self.cells.len() > 1;
+        let chosen = self.cells.iter_mut().zip(cells).filter(|(_, part)| **part);
+        for (cell, _) in chosen {
+            cell.enter(number, self.stages[stage], prime);
+        }
+    }
+
+    /// Asks `judge` as long as nothing but its answer is missing. `attempts` are the rows so
+    /// far.
+    pub fn look(&mut self, attempts: &[Attempt], judge: &mut Judge<'_>) {
+        while let Next::Look { stage } = self.next() {
+            let answer = judge(attempts, &self.cells(), stage);
+            self.take_part(&answer);
+        }
+    }
+
+    /// Index of the stage that runs, or ran last.
+    #[must_use]
+    pub fn stage(&self) -> usize {
+        self.stage
     }
 
     /// Takes in the next row.
@@ -203,13 +270,36 @@ impl<'a> Progress<'a> {
     /// What became of every cell so far.
     #[must_use]
     pub fn cells(&self) -> Vec<CellRounds> {
-        self.cells.iter().map(CellProgress::rounds).collect()
+        let over = self.next() == Next::Done;
+        let cells = self.cells.iter().map(CellProgress::rounds);
+        let mut cells: Vec<CellRounds> = cells.collect();
+        for cell in &mut cells {
+            cell.finished &= over || cell.stopped.is_some() || !self.may_go_on(cell.cell);
+        }
+        cells
     }
 
-    /// How many attempts are left if every one of them is clean; for an estimate of time.
+    /// Whether a cell that has run all rounds of this stage may get more.
+    fn may_go_on(&self, cell: usize) -> bool {
+        let further = self.stages.iter().skip(self.stage + 1);
+        let confirmed = |stage: &Stage| stage.kind == Kind::Confirmation;
+        self.taking_part[cell] || further.clone().any(confirmed)
+    }
+
+    /// How many attempts are left if every one of them is clean, no cell is decided before
+    /// the last look, and none is to be confirmed that is not yet; for an estimate of time.
     #[must_use]
     pub fn attempts_left(&self) -> usize {
-        self.cells.iter().map(CellProgress::attempts_left).sum()
+        let before = match self.stages[self.stage].kind {
+            Kind::Confirmation => self.stages[self.stage].until,
+            Kind::Look(_) => self.plan.experiment.rounds,
+        };
+        let taking_part = self.cells.iter().zip(&self.taking_part);
+        let left = |cell: &CellProgress<'_>| cell.attempts_left(before as usize);
+        taking_part
+            .filter(|(_, part)| **part)
+            .map(|(cell, _)| left(cell))
+            .sum()
     }
 
     fn fits(&self, next: &Next, attempt: &Attempt) -> bool {
@@ -221,7 +311,11 @@ impl<'a> Progress<'a> {
                 cell,
                 arm,
                 round_try,
-            } => named(cell, arm) && attempt.round == 0 && attempt.round_try == round_try,
+                stage,
+            } => {
+                named(cell, arm)
+                    && (attempt.round, attempt.round_try, attempt.slot) == (0, round_try, stage)
+            }
             Next::Run {
                 cell,
                 arm,
@@ -232,7 +326,7 @@ impl<'a> Progress<'a> {
                 named(cell, arm)
                     && (attempt.round, attempt.round_try, attempt.slot) == (round, round_try, slot)
             }
-            Next::Done => false,
+            Next::Look { .. } | Next::Done => false,
         }
     }
 
@@ -242,6 +336,7 @@ impl<'a> Progress<'a> {
                 cell,
                 arm,
                 round_try,
+                ..
             } => position(
                 &self.plan.cells[cell].id,
                 &self.plan.arms[arm].name,
@@ -262,36 +357,26 @@ impl<'a> Progress<'a> {
                 round_try,
                 slot,
             ),
-            Next::Done => "no further row".into(),
+            Next::Look { .. } | Next::Done => "no further row".into(),
         }
     }
-}
-
-/// What to run after these rows.
-///
-/// # Errors
-/// [`OutOfStep`] for the first row that does not follow from the plan.
-pub fn next(plan: &Plan, attempts: &[Attempt]) -> Result<Next, OutOfStep> {
-    Ok(replay(plan, attempts)?.next())
-}
-
-/// The complete rounds of every cell, in the plan's order.
-///
-/// # Errors
-/// [`OutOfStep`] for the first row that does not follow from the plan.
-pub fn complete(plan: &Plan, attempts: &[Attempt]) -> Result<Vec<CellRounds>, OutOfStep> {
-    Ok(replay(plan, attempts)?.cells())
 }
 
 /// The run after these rows.
 ///
 /// # Errors
 /// [`OutOfStep`] for the first row that does not follow from the plan.
-pub fn replay<'a>(plan: &'a Plan, attempts: &[Attempt]) -> Result<Progress<'a>, OutOfStep> {
+pub fn replay<'a>(
+    plan: &'a Plan,
+    attempts: &[Attempt],
+    judge: &mut Judge<'_>,
+) -> Result<Progress<'a>, OutOfStep> {
     let mut progress = Progress::new(plan);
-    for attempt in attempts {
+    for (row, attempt) in attempts.iter().enumerate() {
+        progress.look(&attempts[..row], judge);
         progress.apply(attempt)?;
     }
+    progress.look(attempts, judge);
     Ok(progress)
 }
 

@@ -260,6 +260,7 @@ fn judgement(data: &CellData, arm: usize) -> Judgement {
             Verdict::Equivalent
         },
         sentence: "What is proven and what is not.".into(),
+        decided_at: None,
         power: Some(Power {
             sigma: 0.0025,
             detectable: 0.0061,

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::analysis::model::Analysis;
 use crate::experiment::model::{Experiment, GuardKind, OnUndecided, Rusage};
+use crate::plan::looks::level;
 use crate::record::format::Plan;
 use crate::record::reader::Record;
 use crate::unit;
@@ -58,13 +59,14 @@ fn fact(name: &str, value: &str) -> Fact {
 pub(crate) fn method(record: &Record, analysis: &Analysis) -> Method {
     let plan = &record.plan;
     let experiment = &plan.experiment;
+    let alpha = level(experiment.verdict.alpha, plan.stages().len());
     Method {
         plan_sha256: record.plan_sha256.clone(),
         sealed_at: plan.sealed_at.clone(),
         tool: plan.tool.clone(),
         command: command(plan),
         experiment_sha256: plan.experiment_sha256.clone(),
-        confidence: unit::value((1.0 - experiment.verdict.alpha) * 100.0) + " %",
+        confidence: unit::value(rounded((1.0 - alpha) * 100.0)) + " %",
         steps: vec![
             order_step(record),
             priming_step(record),
@@ -73,6 +75,7 @@ pub(crate) fn method(record: &Record, analysis: &Analysis) -> Method {
             rule_step(experiment, analysis),
         ]
         .into_iter()
+        .chain(stages_step(plan))
         .chain(noise_steps(experiment, analysis))
         .collect(),
         sources: sources(experiment),
@@ -100,8 +103,13 @@ fn order_step(record: &Record) -> String {
         "the order is not a complete square, so slot effects are not part of the model"
     };
     format!(
-        "{} of {} attempts per cell, every arm and null arm once a round, interleaved in a seeded \
+        "{}{} of {} attempts per cell, every arm and null arm once a round, interleaved in a seeded \
          order (seed {}); {slots}.",
+        if plan.stages().len() > 1 {
+            "Up to "
+        } else {
+            ""
+        },
         counted(plan.experiment.rounds as usize, "round"),
         plan.arms.iter().filter(|arm| arm.build.is_some()).count(),
         plan.experiment.seed,
@@ -249,6 +257,44 @@ fn noise_step(metric: &str, noise: NoiseModel) -> Option<String> {
         ));
     }
     (!parts.is_empty()).then(|| format!("Noise of {metric}: {}.", parts.join("; ")))
+}
+
+/// How rounds were bought, where that was not all at once.
+fn stages_step(plan: &Plan) -> Option<String> {
+    let experiment = &plan.experiment;
+    let stages = plan.stages();
+    if stages.len() < 2 {
+        return None;
+    }
+    let mut parts = Vec::new();
+    if experiment.looks.len() > 1 {
+        let looks: Vec<String> = experiment.looks.iter().map(u32::to_string).collect();
+        parts.push(format!(
+            "the run was looked at after {} rounds, and a cell that had its verdict was not run further",
+            looks.join(", ")
+        ));
+    }
+    if experiment.confirm {
+        parts.push(format!(
+            "a cell that failed was run again for {} fresh rounds, never pooled with the first: the \
+             gate fails only if both do, and the second effect is reported",
+            experiment.rounds
+        ));
+    }
+    let text = format!(
+        "{}; α is split equally over these {} stages, so each test is at {}.",
+        parts.join("; "),
+        stages.len(),
+        unit::value(level(experiment.verdict.alpha, stages.len())),
+    );
+    let mut letters = text.chars();
+    let first = letters.next()?;
+    Some(first.to_uppercase().chain(letters).collect())
+}
+
+/// To two decimals, for readers.
+fn rounded(pct: f64) -> f64 {
+    (100.0 * pct).round() / 100.0
 }
 
 fn sources(experiment: &Experiment) -> Vec<Fact> {

@@ -82,7 +82,15 @@ pub fn check(
                 "--rounds: expected {MIN_ROUNDS} to {MAX_ROUNDS}, got {rounds}"
             )));
         }
+        if !loaded.experiment.looks.is_empty() {
+            return Err(SessionError::Usage(
+                "--rounds: expected an experiment with `rounds`, got one with `looks`".into(),
+            ));
+        }
         loaded.experiment.rounds = rounds;
+    }
+    if let Some(last) = loaded.experiment.looks.last() {
+        loaded.experiment.rounds = *last;
     }
     let pinned = pins::resolve(&loaded.experiment, request, observer)?;
     Ok((loaded, pinned))
@@ -369,8 +377,14 @@ fn orders(
     let mut all_balanced = true;
     let order = (0..cells).map(|cell| {
         let seed = order::cell_seed(experiment.seed, cell);
-        let (rounds, balanced) = order::order(running.len(), experiment.rounds as usize, seed);
+        let planned = experiment.rounds as usize;
+        let (mut rounds, balanced) = order::order(running.len(), planned, seed);
         all_balanced &= balanced;
+        if experiment.confirm {
+            // An order of its own, as balanced as that of the first rounds.
+            let seed = order::cell_seed(!experiment.seed, cell);
+            rounds.extend(order::order(running.len(), planned, seed).0);
+        }
         rounds
             .into_iter()
             .map(|slots| slots.into_iter().map(|slot| running[slot]).collect())

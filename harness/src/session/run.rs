@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use crate::analysis::looks::Looks;
 use crate::execute::interface::Executor;
 use crate::execute::signal::Interrupt;
 use crate::guard::interface::{Guard, GuardError};
 use crate::record::format::Attempt;
 use crate::record::reader;
-use crate::record::rounds::{Next, Progress};
+use crate::record::rounds::{self, CellRounds, Next};
 use crate::record::store::{RecordDir, SealedPlan};
 use crate::record::writer::Writer;
 
@@ -56,10 +57,10 @@ pub fn run(
     // Read while the writer holds the record: another run of the same plan may have
     // added rows while this one waited for the machine.
     let mut attempts = reader::read(directory.path())?.attempts;
-    let mut progress = Progress::new(&sealed.plan);
-    for row in &attempts {
-        progress.apply(row).map_err(SessionError::OutOfStep)?;
-    }
+    let mut looks = Looks::new(&sealed.plan);
+    let mut judge = |rows: &[Attempt], cells: &[CellRounds], stage| looks.judge(rows, cells, stage);
+    let mut progress =
+        rounds::replay(&sealed.plan, &attempts, &mut judge).map_err(SessionError::OutOfStep)?;
     observer.sealed(&sealed.plan, attempts.len(), progress.attempts_left());
     let started = started(&attempts);
     let mut bench = Bench {
@@ -101,6 +102,7 @@ pub fn run(
         writer.append(&row)?;
         progress.apply(&row).map_err(SessionError::OutOfStep)?;
         attempts.push(row);
+        progress.look(&attempts, &mut judge);
         observer.recorded(&sealed.plan, &attempts, progress.attempts_left());
     }
     Ok(())
@@ -129,12 +131,13 @@ fn place(next: &Next) -> Option<Place> {
             cell,
             arm,
             round_try,
+            stage,
         } => Some(Place {
             cell,
             arm,
             round: 0,
             round_try,
-            slot: 0,
+            slot: stage,
         }),
         Next::Run {
             cell,
@@ -149,7 +152,7 @@ fn place(next: &Next) -> Option<Place> {
             round_try,
             slot,
         }),
-        Next::Done => None,
+        Next::Look { .. } | Next::Done => None,
     }
 }
 

@@ -123,7 +123,7 @@ pub(super) fn withdraw_if_missed(judgements: &mut [Judgement], controls: &[Contr
 }
 
 /// The estimate stays for the reader; it decides nothing any more.
-fn withdraw(judgement: &mut Judgement, reason: &str) {
+pub fn withdraw(judgement: &mut Judgement, reason: &str) {
     judgement.direction = Direction::Undetermined;
     judgement.gate = Gate::Undecided;
     judgement.verdict = Verdict::Invalid;

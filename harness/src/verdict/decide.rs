@@ -43,6 +43,14 @@ pub struct Decision {
 /// makes every judgement Invalid.
 #[must_use]
 pub fn decide_all(cells: &[CellData], rule: &Rule) -> Decision {
+    let mut decision = decide_raw(cells, rule);
+    control::withdraw_if_missed(&mut decision.judgements, &decision.controls);
+    decision
+}
+
+/// As [`decide_all`], but the judgements know nothing of the controls: at one look of
+/// several a control may be found later.
+pub(super) fn decide_raw(cells: &[CellData], rule: &Rule) -> Decision {
     let (weighed, controls) = weigh_all(cells, rule);
     let family = family(weighed.iter().map(|one| (one.data, &one.found)));
     let controls: Vec<ControlCheck> = controls
@@ -50,15 +58,28 @@ pub fn decide_all(cells: &[CellData], rule: &Rule) -> Decision {
         .filter_map(|one| control::check(one, rule, family))
         .collect();
     let permutations = permutation::permutations(&weighed, rule);
-    let mut judgements: Vec<Judgement> = weighed
+    let judgements = weighed
         .iter()
         .zip(permutations)
         .map(|(one, permutation)| describe(one, permutation, rule, family))
         .collect();
-    control::withdraw_if_missed(&mut judgements, &controls);
     Decision {
         judgements,
         controls,
+    }
+}
+
+/// What [`decide_raw`] decides, without what it adds for the reader: for simulations.
+#[cfg(test)]
+pub(super) fn decide_briefly(cells: &[CellData], rule: &Rule) -> Decision {
+    let (weighed, controls) = weigh_all(cells, rule);
+    let family = family(weighed.iter().map(|one| (one.data, &one.found)));
+    let controls = controls.iter();
+    Decision {
+        judgements: weighed.iter().map(|one| bare(one, rule)).collect(),
+        controls: controls
+            .filter_map(|one| control::check(one, rule, family))
+            .collect(),
     }
 }
 
@@ -199,7 +220,6 @@ fn describe(
     rule: &Rule,
     family: usize,
 ) -> Judgement {
-    let data = one.data;
     let measured: Option<&Measured> = one.found.numbers();
     let comparison = comparison(one, family);
     let power: Option<Power> = comparison.and_then(|comparison| comparison.power(rule));
@@ -221,6 +241,18 @@ fn describe(
         rounds_if_as_estimated,
     };
     Judgement {
+        sentence: sentence::write(&facts),
+        power,
+        permutation,
+        ..bare(one, rule)
+    }
+}
+
+/// The decided comparison without what costs time and is only for the reader.
+fn bare(one: &Weighed<'_>, rule: &Rule) -> Judgement {
+    let data = one.data;
+    let measured: Option<&Measured> = one.found.numbers();
+    Judgement {
         cell: data.cell.clone(),
         candidate: data.arms[one.candidate].name.clone(),
         metric: data.metric.clone(),
@@ -234,11 +266,12 @@ fn describe(
         direction: one.direction,
         gate: one.gate,
         verdict: one.verdict,
-        sentence: sentence::write(&facts),
-        power,
+        sentence: String::new(),
+        decided_at: None,
+        power: None,
         noise: measured.map(|found| found.noise),
         others: measured.and_then(|found| found.others),
-        permutation,
+        permutation: None,
         nulls: match &one.found {
             Found::Numbers(found) => found.nulls.clone(),
             Found::Identical(nulls) => nulls.clone(),

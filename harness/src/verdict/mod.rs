@@ -18,6 +18,9 @@ mod permutation;
 pub mod rejections;
 pub mod rule;
 mod sentence;
+pub mod sequence;
+#[cfg(test)]
+mod sequence_simulation;
 #[cfg(test)]
 mod simulation;
 pub mod suite;

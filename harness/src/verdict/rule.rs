@@ -276,6 +276,24 @@ pub struct NullBand {
     pub high: f64,
 }
 
+/// The stage of a run that a judgement stems from.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecidedAt {
+    /// One of several looks.
+    Look {
+        /// Which, 1-based.
+        number: u32,
+        /// Of how many.
+        of: u32,
+    },
+    /// Fresh rounds after a failure.
+    Confirmation {
+        /// δ̂ of the rounds that failed first.
+        first_delta: Option<f64>,
+    },
+}
+
 /// The answer for one (cell, candidate, metric).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
@@ -307,6 +325,9 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// What is proven, what is not, and what would settle it, in one sentence or two.
     pub sentence: String,
+    /// When it was decided, where the run had several stages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_at: Option<DecidedAt>,
     /// What this rule could see here.
     pub power: Option<Power>,
     /// How the noise was estimated; `None` when nothing could be.

@@ -150,7 +150,7 @@ fn interval(facts: &Facts<'_>, found: &Measured) -> String {
         "{} {} ({} % interval {} to {})",
         facts.one.data.metric,
         metric_change(estimate.delta, better),
-        unit::value(100.0 * (1.0 - facts.rule.alpha)),
+        unit::value(100.0 * rounded(1.0 - facts.rule.alpha, 1e4)),
         metric_change(from, better),
         metric_change(to, better),
     )

@@ -7,6 +7,7 @@ mod cache;
 mod control;
 mod fixture;
 mod history;
+mod looks;
 mod resume;
 mod setup;
 

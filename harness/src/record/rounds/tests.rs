@@ -13,6 +13,7 @@ use crate::stats::random::SplitMix64;
 fn plan(rounds: usize, retries: u32) -> Plan {
     let mut plan = example::plan();
     plan.experiment.retries = retries;
+    plan.experiment.rounds = u32::try_from(rounds).unwrap();
     let order = crate::plan::order::order(plan.arms.len(), rounds, 5).0;
     plan.order = vec![order.clone(), order];
     plan
@@ -24,7 +25,8 @@ fn row(plan: &Plan, next: Next, outcome: Outcome) -> Attempt {
             cell,
             arm,
             round_try,
-        } => (cell, arm, 0, round_try, 0),
+            stage,
+        } => (cell, arm, 0, round_try, stage),
         Next::Run {
             cell,
             arm,
@@ -32,7 +34,7 @@ fn row(plan: &Plan, next: Next, outcome: Outcome) -> Attempt {
             round_try,
             slot,
         } => (cell, arm, round, round_try, slot),
-        Next::Done => panic!("nothing left to run"),
+        Next::Look { .. } | Next::Done => panic!("nothing left to run"),
     };
     Attempt {
         schema: SCHEMA,
@@ -54,6 +56,23 @@ fn row(plan: &Plan, next: Next, outcome: Outcome) -> Attempt {
         guard: GuardSummary::default(),
         output_files: vec![],
     }
+}
+
+/// Plans of one stage never ask.
+fn nobody(_: &[Attempt], _: &[CellRounds], stage: usize) -> Vec<bool> {
+    panic!("asked about stage {stage}")
+}
+
+fn replay<'a>(plan: &'a Plan, attempts: &[Attempt]) -> Result<Progress<'a>, OutOfStep> {
+    super::replay(plan, attempts, &mut nobody)
+}
+
+fn next(plan: &Plan, attempts: &[Attempt]) -> Result<Next, OutOfStep> {
+    Ok(replay(plan, attempts)?.next())
+}
+
+fn complete(plan: &Plan, attempts: &[Attempt]) -> Result<Vec<CellRounds>, OutOfStep> {
+    Ok(replay(plan, attempts)?.cells())
 }
 
 /// A fake program: what becomes of an attempt depends on nothing but its place.
@@ -473,6 +492,7 @@ fn every_small_run_ends_and_keeps_the_rules() {
                 ended += 1;
                 continue;
             }
+            Next::Look { .. } => panic!("a plan of one stage"),
             Next::Prime { .. } => vec![Outcome::Ok],
             Next::Run { .. } => vec![Outcome::Ok, rejected(), failed(), invalid()],
         };
@@ -487,4 +507,105 @@ fn every_small_run_ends_and_keeps_the_rules() {
         }
     }
     assert!(ended > 50, "{ended}");
+}
+
+/// A plan with looks after 2 and 3 rounds and a confirmation.
+fn staged() -> Plan {
+    let mut plan = plan(6, 2);
+    plan.experiment.rounds = 3;
+    plan.experiment.looks = vec![2, 3];
+    plan.experiment.confirm = true;
+    plan
+}
+
+/// Runs to the end; `judge` says who takes part in a stage.
+fn run_staged(plan: &Plan, judge: &mut Judge<'_>) -> (Vec<Attempt>, Vec<CellRounds>) {
+    let mut rows = Vec::new();
+    let mut progress = Progress::new(plan);
+    loop {
+        progress.look(&rows, judge);
+        match progress.next() {
+            Next::Done => return (rows, progress.cells()),
+            step => {
+                let one = row(plan, step, Outcome::Ok);
+                progress.apply(&one).unwrap();
+                rows.push(one);
+            }
+        }
+    }
+}
+
+#[test]
+fn cells_that_take_part_go_on_and_a_confirmation_has_rounds_of_its_own() {
+    let plan = staged();
+    let parts = [[true, true], [false, true], [true, false]];
+    let mut asked = Vec::new();
+    let (rows, cells) = run_staged(&plan, &mut |rows, cells, stage| {
+        asked.push((stage, rows.len()));
+        assert_eq!(cells.len(), 2);
+        parts[stage].to_vec()
+    });
+    // Three priming attempts and two rounds of four in both cells, then one more round of the
+    // second and three fresh ones of the first, each primed anew.
+    assert_eq!(asked, [(1, 22), (2, 22 + 7)]);
+    assert_eq!(rows.len(), 22 + 7 + 15);
+    assert_eq!(rounds_of(&cells[0]), [1, 2, 4, 5, 6]);
+    assert_eq!(rounds_of(&cells[1]), [1, 2, 3]);
+    assert!(cells.iter().all(|cell| cell.finished));
+    let primed: Vec<u32> = rows
+        .iter()
+        .filter(|row| row.round == 0 && row.arm == "base")
+        .map(|row| row.slot)
+        .collect();
+    assert_eq!(primed, [0, 0, 1, 2]);
+}
+
+#[test]
+fn a_run_that_nobody_takes_further_ends_without_further_rows() {
+    let plan = staged();
+    let (rows, cells) = run_staged(&plan, &mut |_, _, _| vec![false, false]);
+    assert_eq!(rows.len(), 22);
+    assert!(cells.iter().all(|cell| cell.finished));
+}
+
+#[test]
+fn a_row_of_a_stage_that_was_not_entered_is_out_of_step() {
+    let plan = staged();
+    let (mut rows, _) = run_staged(&plan, &mut |_, _, _| vec![true, true]);
+    let error = super::replay(&plan, &rows, &mut |_, _, _| vec![false, false]).unwrap_err();
+    assert_eq!((error.row, error.expected.as_str()), (23, "no further row"));
+    rows.truncate(22);
+    let progress = super::replay(&plan, &rows, &mut |_, _, _| vec![true, false]).unwrap();
+    assert_eq!((progress.stage(), progress.attempts_left()), (1, 7));
+    let over: Vec<bool> = progress.cells().iter().map(|cell| cell.finished).collect();
+    assert_eq!(over, [false, false], "the second may still be confirmed");
+}
+
+#[test]
+fn rounds_that_are_lost_in_one_part_do_not_end_the_other() {
+    let plan = staged();
+    let lost = |_: &Plan, step: Next| match step {
+        Next::Run {
+            cell: 0,
+            round: 1 | 4,
+            ..
+        } => rejected(),
+        _ => Outcome::Ok,
+    };
+    let mut rows: Vec<Attempt> = Vec::new();
+    let mut progress = Progress::new(&plan);
+    loop {
+        progress.look(&rows, &mut |_, _, _| vec![true, true]);
+        let step = progress.next();
+        if step == Next::Done {
+            break;
+        }
+        rows.push(row(&plan, step, lost(&plan, step)));
+        progress.apply(rows.last().unwrap()).unwrap();
+    }
+    let cell = &progress.cells()[0];
+    assert_eq!(
+        (cell.lost.clone(), cell.stopped.clone()),
+        (vec![1, 4], None)
+    );
 }

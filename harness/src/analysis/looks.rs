@@ -1,0 +1,156 @@
+//! A record's rows at its looks: which cells go on, and what the whole run says. Pure.
+//!
+//! A look is taken by the run and again by every later reading of the rows, from the same
+//! rows by the same function: so a killed run resumes as if nothing had happened, and a
+//! report cannot see another course of the run than the run did.
+
+use crate::plan::looks::{Kind, Stage};
+use crate::record::format::{Attempt, Plan};
+use crate::record::rounds::{self, CellRounds, Next, OutOfStep};
+use crate::verdict::decide::Decision;
+use crate::verdict::rule::CellData;
+use crate::verdict::sequence::Sequence;
+
+use super::from_record::{self, cell_data};
+
+/// The looks of a run so far.
+#[derive(Debug, Clone)]
+pub struct Looks<'a> {
+    plan: &'a Plan,
+    stages: Vec<Stage>,
+    sequence: Sequence,
+    /// Whether a cell was run again.
+    confirming: Vec<bool>,
+}
+
+/// The answer of a whole run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was decided.
+    pub decision: Decision,
+    /// The numbers behind it, one per (cell, metric); of a cell that was run again the fresh ones.
+    pub data: Vec<CellData>,
+}
+
+/// Reasons outside a cell why an arm, by its index, cannot be judged.
+pub type Reasons = [(usize, String)];
+
+impl<'a> Looks<'a> {
+    /// Nothing has been looked at yet.
+    #[must_use]
+    pub fn new(plan: &'a Plan) -> Self {
+        let stages = plan.stages();
+        let looks = stages.iter().filter(|stage| is_look(stage)).count();
+        let looks = u32::try_from(looks).unwrap_or(u32::MAX);
+        Looks {
+            plan,
+            sequence: Sequence::new(from_record::rule(plan), looks),
+            confirming: vec![false; plan.cells.len()],
+            stages,
+        }
+    }
+
+    /// Looks at what the stage before `stage` gave; says which cells take part in `stage`.
+    #[must_use]
+    pub fn judge(&mut self, attempts: &[Attempt], cells: &[CellRounds], stage: usize) -> Vec<bool> {
+        let last = self.look(attempts, cells, stage.saturating_sub(1), &[]).0;
+        let confirms = self.stages.get(stage).is_some_and(|stage| !is_look(stage));
+        let takes_part = |cell: &CellRounds| {
+            let id = &self.plan.cells[cell.cell].id;
+            cell.stopped.is_none()
+                && if confirms {
+                    self.sequence.fails(id)
+                } else {
+                    self.sequence.is_open(id, &last)
+                }
+        };
+        let answer: Vec<bool> = cells.iter().map(takes_part).collect();
+        if confirms {
+            self.confirming.clone_from(&answer);
+        }
+        answer
+    }
+
+    /// What the run says when it has come to `stage`.
+    #[must_use]
+    pub fn finish(
+        mut self,
+        attempts: &[Attempt],
+        cells: &[CellRounds],
+        stage: usize,
+        reasons: &Reasons,
+    ) -> Outcome {
+        let (last, mut data) = self.look(attempts, cells, stage, reasons);
+        let mut again = Vec::new();
+        if let Some(stage) = self.stages.iter().find(|stage| !is_look(stage)) {
+            let confirming = cells.iter().filter(|cell| self.confirming[cell.cell]);
+            again = all_data(self.plan, attempts, confirming, stage, reasons);
+        }
+        for fresh in &again {
+            let same = |old: &&mut CellData| old.cell == fresh.cell && old.metric == fresh.metric;
+            if let Some(old) = data.iter_mut().find(same) {
+                old.clone_from(fresh);
+            }
+        }
+        let confirmation = (!again.is_empty()).then_some(again.as_slice());
+        let mut decision = self.sequence.finish(last, confirmation);
+        from_record::withdraw_invalid(&mut decision.judgements, &data);
+        Outcome { decision, data }
+    }
+
+    /// Takes the look of `stage`, or of the last one before it.
+    fn look(
+        &mut self,
+        attempts: &[Attempt],
+        cells: &[CellRounds],
+        stage: usize,
+        reasons: &Reasons,
+    ) -> (Decision, Vec<CellData>) {
+        let looks = self.stages.iter().take(stage + 1).rev();
+        let looked = looks.into_iter().find_map(|stage| match stage.kind {
+            Kind::Look(number) => Some((number, *stage)),
+            Kind::Confirmation => None,
+        });
+        let (number, stage) = looked.unwrap_or((1, self.stages[0]));
+        let data = all_data(self.plan, attempts, cells.iter(), &stage, reasons);
+        (self.sequence.look(number, &data), data)
+    }
+}
+
+/// What comes next after these rows.
+///
+/// # Errors
+/// Rows that do not follow from the plan.
+pub fn next(plan: &Plan, attempts: &[Attempt]) -> Result<Next, OutOfStep> {
+    let mut looks = Looks::new(plan);
+    let progress = rounds::replay(plan, attempts, &mut |rows, cells, stage| {
+        looks.judge(rows, cells, stage)
+    })?;
+    Ok(progress.next())
+}
+
+fn is_look(stage: &Stage) -> bool {
+    matches!(stage.kind, Kind::Look(_))
+}
+
+fn all_data<'c>(
+    plan: &Plan,
+    attempts: &[Attempt],
+    cells: impl Iterator<Item = &'c CellRounds>,
+    stage: &Stage,
+    reasons: &Reasons,
+) -> Vec<CellData> {
+    let mut data = Vec::new();
+    for rounds in cells {
+        for (name, metric) in &plan.experiment.metrics {
+            data.push(cell_data(
+                plan,
+                attempts,
+                (rounds, stage),
+                (name, metric),
+                reasons,
+            ));
+        }
+    }
+    data
+}
