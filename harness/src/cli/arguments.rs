@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use super::calibrate::CalibrateArgs;
 use super::guard::GuardArgs;
 use super::slow_down::SlowDownArgs;
 
@@ -41,6 +42,8 @@ pub enum Command {
     Gate(GateArgs),
     /// Run any command while the machine is quiet
     Guard(GuardArgs),
+    /// Measure a program against itself many times: how often the rule errs here, and what it finds
+    Calibrate(CalibrateArgs),
     /// Run a command so that it takes a known share longer: what a control arm runs under
     #[command(hide = true)]
     SlowDown(SlowDownArgs),

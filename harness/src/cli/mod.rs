@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod cache;
+pub mod calibrate;
 pub mod check;
 pub mod dispatch;
 pub mod doctor;

@@ -57,7 +57,8 @@ pub fn run(arguments: &RunArgs) -> anyhow::Result<i32> {
         progress.warning(warning);
     }
     let started = start(prepared, &host, &results, arguments.fresh, &mut progress)?;
-    let record = measure(&started, arguments, interrupt, &mut progress)?;
+    let command = format!("bench-run run {}", arguments.file.display());
+    let record = measure(&started, &command, interrupt, &mut progress)?;
     progress.finish();
     let analysis = analyse(&record.plan, &record.attempts).map_err(SessionError::OutOfStep)?;
     if let Err(error) = memory::remember(&surroundings.cache, &record, &analysis) {
@@ -80,10 +81,10 @@ pub fn run(arguments: &RunArgs) -> anyhow::Result<i32> {
 }
 
 /// A sealed plan with its record, new or found again.
-struct Started {
-    sealed: SealedPlan,
-    directory: RecordDir,
-    workplace: crate::session::command::Workplace,
+pub(super) struct Started {
+    pub(super) sealed: SealedPlan,
+    pub(super) directory: RecordDir,
+    pub(super) workplace: crate::session::command::Workplace,
 }
 
 /// Finds the unfinished record of this very plan, else makes a new one.
@@ -127,19 +128,15 @@ fn start(
 }
 
 /// Takes the guard and runs what is left of the plan.
-fn measure(
+pub(super) fn measure(
     started: &Started,
-    arguments: &RunArgs,
+    command: &str,
     interrupt: Interrupt,
     progress: &mut Progress,
 ) -> anyhow::Result<Record> {
     let path = started.directory.path();
     let settings = &started.sealed.plan.experiment.guard;
-    let options = Options::from_env(
-        &format!("bench-run run {}", arguments.file.display()),
-        interrupt,
-    )
-    .map_err(SessionError::Guard)?;
+    let options = Options::from_env(command, interrupt).map_err(SessionError::Guard)?;
     let mut guard = open::open(settings, &options, &mut |line| progress.waiting(line))
         .map_err(SessionError::Guard)?;
     let mut executor = ProcessExecutor::new(interrupt)?;

@@ -52,6 +52,7 @@ impl Surroundings {
             variable: &|name| std::env::var_os(name),
             tool: version::VERSION,
             rounds,
+            only_base: false,
             stop,
         }
     }

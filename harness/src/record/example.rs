@@ -134,7 +134,9 @@ pub(crate) fn attempts(plan: &Plan) -> Vec<Attempt> {
     let tag = seal(plan.clone()).unwrap().tag().to_owned();
     let mut rows = Vec::new();
     for (cell, order) in plan.order.iter().enumerate() {
-        for arm in [0, 2, 3] {
+        let treatment = |arm: usize| plan.arms[arm].treatment;
+        let is_first = |arm: &usize| (0..*arm).all(|other| treatment(other) != treatment(*arm));
+        for arm in (0..plan.arms.len()).filter(is_first) {
             rows.push(attempt(plan, &tag, (cell, 0, 0, arm), rows.len()));
         }
         for (round, arms) in order.iter().enumerate() {

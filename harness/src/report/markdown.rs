@@ -3,12 +3,16 @@
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value};
 use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior};
+use serde::Serialize;
 
+use super::calibration::Page;
 use super::escape;
 use super::model::ReportModel;
 
 const REPORT: &str = include_str!("../../../templates/report.md.j2");
 const CI_SUMMARY: &str = include_str!("../../../templates/ci_summary.md.j2");
+
+const CALIBRATION: &str = include_str!("../../../templates/calibration.md.j2");
 
 /// A template and the model do not fit together: a fault of this program.
 #[derive(Debug, thiserror::Error)]
@@ -34,10 +38,18 @@ pub fn ci_summary(model: &ReportModel) -> Result<String, TemplateError> {
     fill("ci_summary.md.j2", CI_SUMMARY, model)
 }
 
+/// The page of a calibration.
+///
+/// # Errors
+/// As [`render`].
+pub fn calibration(page: &Page) -> Result<String, TemplateError> {
+    fill("calibration.md.j2", CALIBRATION, page)
+}
+
 fn fill(
     name: &'static str,
     source: &'static str,
-    model: &ReportModel,
+    model: &impl Serialize,
 ) -> Result<String, TemplateError> {
     let faulty = |error: Error| TemplateError {
         name,

@@ -4,6 +4,7 @@
 //! `table` are its parts; `words` and `escape` spell. The same record gives the
 //! same bytes: no clock, no time zone, no unordered map.
 
+pub mod calibration;
 pub mod escape;
 #[cfg(test)]
 pub(crate) mod example;

@@ -73,7 +73,7 @@ fn weak(pct: f64, needed: f64) -> String {
 }
 
 /// To two digits, upwards: a control that is a little stronger is found a little more often.
-fn round_up(pct: f64) -> f64 {
+pub(super) fn round_up(pct: f64) -> f64 {
     let step = 10_f64.powf(pct.log10().floor() - 1.0);
     // Divided by the inverse so that 0.1 steps come out as the decimal they look like.
     let inverse = (1.0 / step).round().max(1e-9);

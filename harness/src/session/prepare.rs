@@ -18,7 +18,9 @@ use crate::build::progress::BuildProgress;
 use crate::build::toolchain::Toolchain;
 use crate::experiment::load::{self, Loaded};
 use crate::experiment::matrix;
-use crate::experiment::model::{Arm, Experiment, MAX_ROUNDS, MIN_ROUNDS, Receipt, Submodules};
+use crate::experiment::model::{
+    Arm, Experiment, MAX_ROUNDS, MIN_ROUNDS, Nulls, Receipt, Submodules,
+};
 use crate::hash::sha256_hex;
 use crate::plan::order;
 use crate::record::format::{NoiseRule, Plan, PlannedArm, PlannedBuild, SCHEMA};
@@ -51,6 +53,8 @@ pub struct Request<'a> {
     pub tool: &'a str,
     /// Rounds instead of the file's.
     pub rounds: Option<u32>,
+    /// Nothing but the base and a null arm of it, in one look: for calibration.
+    pub only_base: bool,
     /// Ends a build when it becomes true.
     pub stop: Option<&'a AtomicBool>,
 }
@@ -92,8 +96,20 @@ pub fn check(
     if let Some(last) = loaded.experiment.looks.last() {
         loaded.experiment.rounds = *last;
     }
+    if request.only_base {
+        only_base(&mut loaded.experiment);
+    }
     let pinned = pins::resolve(&loaded.experiment, request, observer)?;
     Ok((loaded, pinned))
+}
+
+fn only_base(experiment: &mut Experiment) {
+    let base = experiment.base.clone();
+    experiment.arms.retain(|name, _| *name == base);
+    experiment.nulls = Nulls::Some(vec![base]);
+    experiment.control = None;
+    experiment.looks.clear();
+    experiment.confirm = false;
 }
 
 /// Builds every arm, runs the setup steps and makes the plan.
@@ -366,7 +382,7 @@ fn link_modes(arms: &[PlannedArm], builds: &[PlannedBuild]) -> Option<String> {
 }
 
 /// The order of every cell; arms that were not built have no slot.
-fn orders(
+pub(super) fn orders(
     experiment: &Experiment,
     arms: &[PlannedArm],
     cells: usize,

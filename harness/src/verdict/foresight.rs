@@ -80,6 +80,15 @@ impl Comparison {
         })
     }
 
+    /// The chance that an effect is called slower; `None` when the design leaves no estimate
+    /// of noise.
+    #[must_use]
+    pub fn finds(&self, rule: &Rule, delta: f64) -> Option<f64> {
+        let precision = self.growth.after(self.rounds)?;
+        let power = power::Power::new(self.questions(rule), precision)?;
+        Some(power.slower(delta))
+    }
+
     /// The smallest effect that fails the gate with probability `wanted`; `None` when the
     /// design leaves no estimate of noise.
     #[must_use]

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod cache;
+mod calibrate;
 mod control;
 mod fixture;
 mod history;

@@ -1,0 +1,80 @@
+//! A calibration as a user runs it: interrupted, gone on with, and written down.
+
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::fixture::{Project, stderr, stdout};
+
+#[test]
+fn a_calibration_goes_on_where_it_was_killed_and_writes_its_page_from_the_records() {
+    let project = Project::new();
+    let work = "i=0; while [ $i -lt 4000 ]; do i=$((i+1)); done";
+    let base = project.commit_with(1000, "fast", work);
+    let file = project.experiment(&base, &base, "rounds: 3\nidentical: as-null\n");
+    let text = fs::read_to_string(&file).unwrap();
+    let metrics = "metrics: { cpu_seconds: { rusage: cpu_seconds, better: lower, gate: true } }";
+    let old = "metrics: { rate_tok_s: { json: rate_tok_s, better: higher, gate: true } }";
+    fs::write(&file, text.replace(old, metrics)).unwrap();
+    let arguments = [
+        "calibrate",
+        "x.yaml",
+        "--runs",
+        "2",
+        "--host",
+        "testbed",
+        "--quiet",
+    ];
+    let records = project.root().join("results/calibration/toy-testbed");
+    let mut child = project.command(&arguments).spawn().unwrap();
+    while !records.join("pilot-002").exists() && child.try_wait().unwrap().is_none() {
+        sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let output = project.bench_run(&arguments);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(
+        stdout(&output),
+        "calibration  docs/calibration/testbed.md\n"
+    );
+    let mut folders: Vec<String> = fs::read_dir(&records)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    folders.sort();
+    assert_eq!(
+        folders,
+        ["pilot-001", "pilot-002", "pilot-003", "run-001", "run-002"]
+    );
+    for folder in &folders {
+        let inside = fs::read_dir(records.join(folder)).unwrap();
+        let kept = inside.filter(|one| {
+            !one.as_ref()
+                .unwrap()
+                .file_name()
+                .to_string_lossy()
+                .starts_with('.')
+        });
+        assert_eq!(kept.count(), 1, "{folder} has one record");
+    }
+    let page = || fs::read_to_string(project.root().join("docs/calibration/testbed.md")).unwrap();
+    let first = page();
+    for expected in [
+        "False alarms:",
+        "Positive control:",
+        "| 4 × detectable |",
+        "measured\nagainst itself 2 times",
+    ] {
+        assert!(first.contains(expected), "no {expected} in\n{first}");
+    }
+    let data = project.root().join("docs/calibration/data/testbed");
+    let json = fs::read_to_string(data.join("calibration.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["same"]["judged"], 2);
+    assert_eq!(json["injected"].as_array().unwrap().len(), 4);
+    assert!(data.join("found.svg").exists() && data.join("estimates.svg").exists());
+    let again = project.bench_run(&arguments);
+    assert!(again.status.success(), "{}", stderr(&again));
+    assert_eq!(page(), first, "nothing is measured twice");
+}
