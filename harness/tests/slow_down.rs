@@ -178,3 +178,20 @@ fn a_brake_that_is_killed_takes_its_command_along() {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+#[test]
+fn a_command_that_is_shorter_than_the_brake_is_refused_and_not_slowed_down_too_much() {
+    let little = SlowDown {
+        pct: 1.0,
+        cpu: true,
+        ..NOWHERE
+    };
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_bench-run"))
+        .args(little.words())
+        .arg("true")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(74));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("the command is too short"), "{text}");
+}

@@ -20,13 +20,17 @@ use crate::record::format::{SlowDown, Usage};
 /// phase that the program times gains or loses half a stop by chance: this is between the two.
 const STOP: Duration = Duration::from_micros(500);
 
+/// How much stronger than asked for a slow-down may come out, as a share of it.
+const TOLERANCE: f64 = 0.1;
+
 /// Runs `command` slowed down; returns how it ended, its CPU time being its own alone.
 ///
 /// Standard streams and the environment are this process's. Must be called from the main
 /// thread: the command dies with the thread that started it.
 ///
 /// # Errors
-/// The command cannot be started (the first word is named), or cannot be waited for.
+/// The command cannot be started (the first word is named) or waited for, or is too short to
+/// be slowed down by so little.
 pub fn run(slow_down: &SlowDown, command: &[OsString]) -> io::Result<Usage> {
     let share = slow_down.pct / 100.0;
     let child = start(command)?;
@@ -45,18 +49,29 @@ pub fn run(slow_down: &SlowDown, command: &[OsString]) -> io::Result<Usage> {
     if slow_down.wall {
         // Starting this process took time as well, almost all of it on the CPU.
         let startup = sys::own_cpu_time().saturating_sub(of_child + paused);
-        spin(owed(share, ran, paused + startup));
+        spin(owed(share, ran, paused + startup)?);
     }
     if slow_down.cpu {
         let spent = sys::own_cpu_time().saturating_sub(of_child);
-        spin_cpu(owed(share, of_child, spent));
+        spin_cpu(owed(share, of_child, spent)?);
     }
     Ok(usage)
 }
 
 /// What is left of `share` of `time` after `paid`.
-fn owed(share: f64, time: Duration, paid: Duration) -> Duration {
-    time.mul_f64(share).saturating_sub(paid)
+///
+/// # Errors
+/// More is paid than is owed: the command is so short that this process alone slows it down
+/// further than was asked for, and a control that is found would prove too little.
+fn owed(share: f64, time: Duration, paid: Duration) -> io::Result<Duration> {
+    let due = time.mul_f64(share);
+    if paid > due.mul_f64(1.0 + TOLERANCE) + STOP {
+        return Err(io::Error::other(format!(
+            "the command is too short: expected to add {due:.1?} to {time:.1?}, but the brake \
+             itself took {paid:.1?}; ask for a larger slow-down or measure a longer command",
+        )));
+    }
+    Ok(due.saturating_sub(paid))
 }
 
 fn start(command: &[OsString]) -> io::Result<u32> {
@@ -130,11 +145,19 @@ mod tests {
     #[test]
     fn what_is_paid_already_is_not_owed_again() {
         let second = Duration::from_secs(1);
-        assert_eq!(owed(0.05, second, Duration::ZERO).as_millis(), 50);
-        assert_eq!(
-            owed(0.05, second, Duration::from_millis(20)).as_millis(),
-            30
+        let left = |paid_ms| owed(0.05, second, Duration::from_millis(paid_ms)).unwrap();
+        assert_eq!(left(0).as_millis(), 50);
+        assert_eq!(left(20).as_millis(), 30);
+        assert_eq!(left(52), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_brake_that_costs_more_than_it_should_add_is_an_error() {
+        let (short, cost) = (Duration::from_millis(20), Duration::from_millis(9));
+        let error = owed(0.05, short, cost).unwrap_err().to_string();
+        assert!(
+            error.contains("expected to add 1.0ms to 20.0ms, but the brake itself took 9.0ms"),
+            "{error}"
         );
-        assert_eq!(owed(0.05, second, second), Duration::ZERO);
     }
 }
