@@ -25,6 +25,12 @@ fn experiments() -> Vec<PathBuf> {
     files
 }
 
+/// An experiment for CI compares the commit under test with a pin, so only one of them is fixed.
+fn is_rolling(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("ci-")
+}
+
 fn is_ancestor_of_head(commit: &str) -> bool {
     let arguments = ["merge-base", "--is-ancestor", commit, "HEAD"];
     let status = Command::new("git")
@@ -59,6 +65,9 @@ fn pins_of_this_repository_are_full_commits_of_its_history() {
         for (name, arm) in pins {
             let Some(rev) = &arm.rev else { continue };
             let place = format!("{}: arm {name}: {rev}", file.display());
+            if rev == "HEAD" && is_rolling(&file) && *name != experiment.base {
+                continue;
+            }
             assert!(
                 rev.len() == 40 && rev.bytes().all(|byte| byte.is_ascii_hexdigit()),
                 "{place}"
