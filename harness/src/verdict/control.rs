@@ -68,7 +68,6 @@ pub(super) fn check(one: &Weighed<'_>, rule: &Rule, family: usize) -> Option<Con
 }
 
 fn sentence(check: &ControlCheck, why_not: &str) -> String {
-    let change = |delta| metric_change(delta, check.better);
     let size = |delta: f64| {
         let change = unit::signed_pct(unit::percent_of(delta));
         change.trim_start_matches('+').to_owned()
@@ -80,12 +79,10 @@ fn sentence(check: &ControlCheck, why_not: &str) -> String {
             "The positive control `{arm}` (slowed down by {injected}) could not be judged: {why_not}."
         );
     };
+    let shown = shown(&estimate, check.better);
     if check.found {
         return format!(
-            "The positive control was found: `{arm}` was slowed down by {injected}, and {metric} shows {} ({} to {}).",
-            change(estimate.delta),
-            change(estimate.low),
-            change(estimate.high),
+            "The positive control was found: `{arm}` was slowed down by {injected}, and {metric} shows {shown}.",
         );
     }
     let needed = check.fails_gate.map_or_else(String::new, |needed| {
@@ -93,11 +90,18 @@ fn sentence(check: &ControlCheck, why_not: &str) -> String {
         format!("; with the noise of this run {needed} is found nine times in ten")
     });
     format!(
-        "The positive control was missed: `{arm}` was slowed down by {injected}, but {metric} shows {} ({} to {}){needed}.",
-        change(estimate.delta),
-        change(estimate.low),
-        change(estimate.high),
+        "The positive control was missed: `{arm}` was slowed down by {injected}, but {metric} shows {shown}{needed}.",
     )
+}
+
+/// `−2.91 % (−3.20 % to −2.62 %)`: the metric's own change, the smaller end first.
+fn shown(estimate: &Estimate, better: Better) -> String {
+    let (from, to) = match better {
+        Better::Higher => (estimate.high, estimate.low),
+        Better::Lower => (estimate.low, estimate.high),
+    };
+    let [delta, from, to] = [estimate.delta, from, to].map(|delta| metric_change(delta, better));
+    format!("{delta} ({from} to {to})")
 }
 
 /// Makes every judgement Invalid where a control was missed, and says why.
@@ -186,6 +190,25 @@ mod tests {
         }
         insta::assert_snapshot!(decision.judgements[0].sentence, @"No verdict on wall_s of `main`: the positive control, known to be slower, was not found by wall_s in cell 2048.");
         insta::assert_snapshot!(decision.controls[0].sentence, @"The positive control was missed: `base-control` was slowed down by 3.00 %, but wall_s shows +0.20 % (+0.13 % to +0.28 %); with the noise of this run 1.04 % is found nine times in ten.");
+    }
+
+    #[test]
+    fn the_interval_of_a_rate_has_its_smaller_end_first() {
+        let estimate = Estimate {
+            delta: 0.03,
+            standard_error: 0.01,
+            degrees_of_freedom: 9.0,
+            low: 0.01,
+            high: 0.05,
+            upper_bound: 0.048,
+            lower_bound: 0.012,
+        };
+        let rate = shown(&estimate, Better::Higher);
+        assert_eq!(rate, "−2.96 % (−4.88 % to −1.00 %)");
+        assert_eq!(
+            shown(&estimate, Better::Lower),
+            "+3.05 % (+1.01 % to +5.13 %)"
+        );
     }
 
     #[test]
