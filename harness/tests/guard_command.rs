@@ -90,7 +90,6 @@ fn wrong_arguments_end_with_2_and_start_nothing() {
         &["--max-attempts", "-1", "--", "touch", "started"],
         &["--max-wait", "1.5", "--", "touch", "started"],
         &["--no-such-option", "--", "touch", "started"],
-        &["--kind", "cuda", "--", "touch", "started"],
     ] {
         let (code, ..) = output(place.guard().args(arguments));
         assert_eq!(code, 2, "{arguments:?}");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bench_run::execute::signal::Interrupt;
 use bench_run::experiment::model::{Guard as Settings, GuardKind};
 use bench_run::guard::cpu::Compilers;
+use bench_run::guard::gpu::{Gpu, GpuReading, Slowdown};
 use bench_run::guard::interface::{Guard, GuardError};
 use bench_run::guard::open::{Options, open};
 
@@ -64,6 +65,7 @@ impl Machine {
             proc: self.path("proc"),
             sys: self.path("sys"),
             kfd: None,
+            nvidia: files_of_a_gpu,
             compilers: Compilers::Known,
             lock: self.path("lock"),
             lock_held: None,
@@ -77,6 +79,56 @@ impl Machine {
 
     fn guard(&self, kind: GuardKind) -> Box<dyn Guard> {
         open(&settings(kind), &self.options(), &mut |_| {}).expect("it works here")
+    }
+}
+
+/// A GPU whose driver is a folder beside procfs: holders are files, the rest are numbers.
+#[derive(Debug)]
+struct FileGpu(PathBuf);
+
+impl FileGpu {
+    fn number(&self, name: &str) -> Option<f64> {
+        let text = std::fs::read_to_string(self.0.join(name)).ok()?;
+        text.trim().parse().ok()
+    }
+}
+
+impl Gpu for FileGpu {
+    fn holders(&self) -> Vec<u32> {
+        let entries = std::fs::read_dir(self.0.join("holders"))
+            .into_iter()
+            .flatten();
+        let names = entries.flatten().map(|entry| entry.file_name());
+        let mut pids: Vec<u32> = names
+            .filter_map(|name| name.to_str()?.parse().ok())
+            .collect();
+        pids.sort_unstable();
+        pids
+    }
+
+    fn holders_may_hide(&self) -> bool {
+        true
+    }
+
+    fn reading(&self) -> GpuReading {
+        let hot = self.number("hot").map(|_| Slowdown::Heat);
+        GpuReading {
+            clock_mhz: self.number("clock"),
+            temperature_c: self.number("degrees"),
+            power_w: self.number("watts"),
+            busy_pct: self.number("busy"),
+            slowdowns: hot.into_iter().collect(),
+            ..GpuReading::default()
+        }
+    }
+}
+
+fn files_of_a_gpu(proc: &Path) -> Result<Box<dyn Gpu>, String> {
+    let folder = proc.with_file_name("nvidia");
+    if folder.is_dir() {
+        Ok(Box::new(FileGpu(folder)))
+    } else {
+        Err("no NVIDIA driver".to_owned())
     }
 }
 
@@ -234,6 +286,8 @@ fn the_kind_follows_the_machine() {
     let machine = Machine::new();
     assert_eq!(machine.guard(GuardKind::Auto).kind(), "cpu");
     assert_eq!(machine.guard(GuardKind::None).kind(), "none");
+    machine.write("nvidia/clock", "1980");
+    assert_eq!(machine.guard(GuardKind::Auto).kind(), "cuda");
     machine.write("sys/class/kfd/kfd/proc/.keep", "");
     assert_eq!(machine.guard(GuardKind::Auto).kind(), "rocm");
     assert_eq!(machine.guard(GuardKind::Cpu).kind(), "cpu");
@@ -248,7 +302,65 @@ fn a_guard_that_cannot_work_says_why() {
         assert!(reason.contains("ROCM_GPU_GUARD_KFD_DIR"), "{reason}");
     }
     assert!(unavailable(&machine, GuardKind::Rocm, None).contains("no AMD GPU"));
-    assert!(unavailable(&machine, GuardKind::Cuda, None).contains("not built yet"));
+    assert!(unavailable(&machine, GuardKind::Cuda, None).contains("no NVIDIA driver"));
+}
+
+#[test]
+fn an_nvidia_gpu_is_watched_around_and_during_an_attempt() {
+    let machine = Machine::new();
+    machine.write("nvidia/clock", "1980");
+    machine.write("nvidia/degrees", "55");
+    machine.write("nvidia/watts", "420.5");
+    let mut guard = machine.guard(GuardKind::Cuda);
+    guard.wait_idle(&mut |_| {}).unwrap();
+    assert_eq!(guard.begin(), None);
+    guard.measured_group(MEASURED);
+    // The measured program, under the pid that it has outside.
+    machine.write("nvidia/holders/98765", "");
+    machine.write("nvidia/degrees", "61");
+    assert_eq!(guard.sample(), None);
+    std::fs::remove_file(machine.path("nvidia/holders/98765")).unwrap();
+    // The share of work lags behind: it is still that of the attempt.
+    machine.write("nvidia/busy", "88");
+    let verdict = guard.end();
+    assert_eq!(verdict.rejected, None);
+    assert_eq!(guard.begin(), None, "the next one need not wait for it");
+    let summary = verdict.summary;
+    assert_eq!(summary.kind, "cuda");
+    assert_eq!(summary.gpu_clock_mhz, Some(1980.0));
+    assert_eq!(summary.gpu_temperature_c, Some(61.0));
+    assert_eq!(summary.gpu_power_w, Some(420.5));
+    assert!(!summary.throttled);
+}
+
+#[test]
+fn a_hidden_holder_that_outlives_the_attempt_was_never_ours() {
+    let machine = Machine::new();
+    machine.write("nvidia/clock", "1980");
+    let mut guard = machine.guard(GuardKind::Auto);
+    assert_eq!(guard.begin(), None);
+    guard.measured_group(MEASURED);
+    machine.write("nvidia/holders/98765", "");
+    assert_eq!(guard.sample(), None);
+    let rejected = guard.end().rejected.unwrap();
+    assert!(rejected.contains("foreign_gpu=[98765:"), "{rejected}");
+    assert!(guard.begin().is_some(), "and no attempt begins beside it");
+}
+
+#[test]
+fn a_hot_gpu_stops_the_attempt_and_is_in_its_row() {
+    let machine = Machine::new();
+    machine.write("nvidia/clock", "1980");
+    let mut guard = machine.guard(GuardKind::Cuda);
+    assert_eq!(guard.begin(), None);
+    guard.measured_group(MEASURED);
+    machine.write("nvidia/hot", "1");
+    let who = guard.sample().unwrap();
+    assert!(who.contains("gpu_slowed_by=[heat]"), "{who}");
+    let verdict = guard.end();
+    assert!(verdict.rejected.is_some());
+    assert!(verdict.summary.throttled);
+    assert_eq!(verdict.summary.gpu_slowed_by, ["heat"]);
 }
 
 #[test]

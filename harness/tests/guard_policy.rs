@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bench_run::execute::process_table::Process;
 use bench_run::guard::cpu::Compilers;
+use bench_run::guard::gpu::Slowdown;
 use bench_run::guard::policy::{
     Contention, Counters, IdleStreak, Limits, Observation, Own, Streak, judge, look,
 };
@@ -22,6 +23,7 @@ const OWN: Own = Own {
     harness: HARNESS,
     outer_guard: None,
     measured_session: Some(MEASURED),
+    measuring: true,
 };
 
 fn process(pid: u32, parent: u32, session: u32, comm: &str) -> Process {
@@ -57,6 +59,7 @@ fn observed(seconds: u64, mut processes: Vec<Process>, holders: &[u32]) -> Obser
         busy_ticks: processes.iter().map(|process| process.cpu_ticks).sum(),
         processes,
         holders: holders.to_vec(),
+        ..Observation::default()
     }
 }
 
@@ -117,6 +120,111 @@ fn a_holder_whose_process_is_gone_or_dead_is_ignored() {
     let mut zombie = process(300, 1, 300, "server");
     zombie.state = 'Z';
     assert!(seen(None, &observed(0, with(zombie), &[300])).is_clean());
+}
+
+/// The machine as a process sees it that has a pid namespace of its own.
+fn in_a_container(holders: &[u32]) -> Observation {
+    Observation {
+        holders_may_hide: true,
+        ..observed(0, quiet(), holders)
+    }
+}
+
+#[test]
+fn a_hidden_holder_is_foreign_but_while_the_measured_command_runs() {
+    let idle = Own {
+        measuring: false,
+        ..OWN
+    };
+    let seen = |own, now: &Observation| look(None, now, own, &LIMITS, &|_| false);
+    let hidden = in_a_container(&[98_765]);
+    let contention = seen(idle, &hidden);
+    assert!(!contention.is_clean());
+    let text = contention.to_string();
+    assert!(text.contains("98765:(of another pid namespace)"), "{text}");
+    assert!(seen(OWN, &hidden).is_clean(), "it may be the command");
+    assert!(
+        seen(idle, &in_a_container(&[MEASURED])).is_clean(),
+        "known and ours"
+    );
+    assert!(
+        seen(idle, &observed(0, quiet(), &[98_765])).is_clean(),
+        "gone"
+    );
+}
+
+#[test]
+fn work_of_a_gpu_that_nobody_is_listed_for_is_a_strangers_where_pids_hide() {
+    let idle = Own {
+        measuring: false,
+        ..OWN
+    };
+    let busy = |pct, holders: &[u32]| {
+        let mut now = in_a_container(holders);
+        now.gpu.busy_pct = Some(pct);
+        now
+    };
+    let seen = |own, now: &Observation| look(None, now, own, &LIMITS, &|_| false);
+    let text = seen(idle, &busy(97.0, &[])).to_string();
+    assert!(
+        text.contains("gpu_work=97% [of another pid namespace]"),
+        "{text}"
+    );
+    assert!(seen(idle, &busy(5.0, &[])).is_clean());
+    assert!(
+        seen(OWN, &busy(97.0, &[])).is_clean(),
+        "it is the command's"
+    );
+    assert!(
+        seen(idle, &busy(97.0, &[MEASURED])).is_clean(),
+        "somebody is listed"
+    );
+    let mut outside = busy(97.0, &[]);
+    outside.holders_may_hide = false;
+    assert!(seen(idle, &outside).is_clean(), "everybody would be listed");
+}
+
+#[test]
+fn a_slowed_down_gpu_disturbs_and_one_at_its_power_limit_does_not() {
+    let with = |slowdown| {
+        let mut now = observed(0, quiet(), &[]);
+        now.gpu.slowdowns.insert(slowdown);
+        seen(None, &now)
+    };
+    for slowdown in [
+        Slowdown::Heat,
+        Slowdown::PowerBrake,
+        Slowdown::Hardware,
+        Slowdown::SyncBoost,
+    ] {
+        let contention = with(slowdown);
+        assert!(!contention.is_clean(), "{slowdown:?}");
+        let expected = format!("gpu_slowed_by=[{}]", slowdown.word());
+        assert!(contention.to_string().contains(&expected));
+    }
+    assert!(with(Slowdown::PowerCap).is_clean());
+}
+
+#[test]
+fn a_gpu_that_was_held_down_between_two_samples_is_told_by_its_counter() {
+    let before = Counters {
+        gpu_held_down_ns: Some(5_000_000),
+        ..Counters::default()
+    };
+    let mut after = counters(1.0, 100, 1.0);
+    let judged = |after: &Counters| judge(&before, after, None, &LIMITS);
+    assert_eq!(judged(&after).rejected, None, "the driver stopped telling");
+    after.gpu_held_down_ns = Some(5_000_000);
+    assert_eq!(judged(&after).rejected, None);
+    after.gpu_held_down_ns = Some(17_500_000);
+    let judgement = judged(&after);
+    assert!(judgement.throttled);
+    assert!(
+        judgement
+            .rejected
+            .unwrap()
+            .contains("held the GPU down for 12.5 ms")
+    );
 }
 
 #[test]

@@ -8,20 +8,39 @@ use comfy_table::{ContentArrangement, Table};
 
 use super::arguments::DoctorArgs;
 use super::dispatch::print;
+use crate::guard::cuda;
 use crate::host::findings::{Finding, State, findings};
-use crate::host::snapshot;
+use crate::host::snapshot::{self, NvidiaGpu};
 
 /// Looks at the machine and says what it found.
 ///
 /// # Errors
 /// Standard output cannot be written.
 pub fn run(arguments: &DoctorArgs) -> anyhow::Result<i32> {
-    let found = findings(&snapshot::look(Path::new("/")));
+    let mut seen = snapshot::look(Path::new("/"));
+    seen.nvidia_gpus = nvidia_gpus();
+    let found = findings(&seen);
     if arguments.json {
         let json = serde_json::to_string_pretty(&found).context("cannot write the findings")?;
         return print(&format!("{json}\n"));
     }
     print(&text(&found))
+}
+
+/// What the driver says; `None` where there is none to ask.
+fn nvidia_gpus() -> Option<Vec<NvidiaGpu>> {
+    let gpus = cuda::open(Path::new("/proc")).ok()?.describe();
+    let gpus = gpus.into_iter().map(|gpu| NvidiaGpu {
+        name: gpu.name,
+        holders: gpu.holders,
+        temperature_c: gpu.temperature_c,
+        slowed_by: gpu
+            .slowdowns
+            .iter()
+            .map(|slowdown| slowdown.word().to_owned())
+            .collect(),
+    });
+    Some(gpus.collect())
 }
 
 /// A line per question, then what to do about each noisy one.

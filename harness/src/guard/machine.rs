@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::cpu::Compilers;
+use super::gpu::{GpuSummary, Mean};
 use super::interface::{Guard, GuardError, GuardVerdict};
 use super::lock::Lock;
 use super::policy::{self, Contention, Counters, IdleStreak, Limits, Observation, Own, Streak};
@@ -34,7 +35,7 @@ pub struct Patience {
     pub tick: Duration,
 }
 
-/// Watches the processes, the counters and, as `rocm`, the holders of the GPU.
+/// Watches the processes, the counters and, as `rocm` or `cuda`, the GPU.
 #[derive(Debug)]
 pub struct MachineGuard {
     kind: &'static str,
@@ -63,9 +64,9 @@ struct Attempt {
     contended: Option<String>,
     samples: u32,
     load_1min: f64,
-    clock_sum_mhz: f64,
-    clocks: u32,
+    clock: Mean,
     temperature_c: Option<f64>,
+    gpu: GpuSummary,
     /// No reading before this moment.
     next: Option<Instant>,
 }
@@ -73,7 +74,7 @@ struct Attempt {
 /// The parts a guard is made of.
 #[derive(Debug)]
 pub struct Parts {
-    /// `cpu` or `rocm`.
+    /// `cpu`, `rocm` or `cuda`.
     pub kind: &'static str,
     /// What is read.
     pub sampler: Sampler,
@@ -131,9 +132,9 @@ impl MachineGuard {
     }
 
     fn read_sensors(&mut self) {
-        if let Some(clock) = self.sampler.clock_mhz() {
-            self.attempt.clock_sum_mhz += clock;
-            self.attempt.clocks += 1;
+        self.attempt.clock.add(self.sampler.clock_mhz());
+        if let Some(last) = &self.last {
+            self.attempt.gpu.add(&last.gpu);
         }
         let seen = self.attempt.temperature_c;
         let now = self.sampler.temperature_c();
@@ -219,6 +220,7 @@ impl Guard for MachineGuard {
 
     fn begin(&mut self) -> Option<String> {
         self.own.measured_session = None;
+        self.own.measuring = false;
         let waited_load = self.sampler.load_1min();
         self.attempt = Attempt {
             load_1min: waited_load,
@@ -230,8 +232,10 @@ impl Guard for MachineGuard {
             _ => self.look(),
         };
         // Since the last reading the harness itself was at work; what counts now is
-        // who is there. CPU time is judged from here on.
+        // who is there. CPU time is judged from here on, and the GPU's share of work
+        // still tells of the attempt before.
         contention.cpu_over_limit = None;
+        contention.hidden_gpu_work = None;
         let contended = self.note(&contention);
         self.attempt.before = self.sampler.counters();
         contended
@@ -239,6 +243,7 @@ impl Guard for MachineGuard {
 
     fn measured_group(&mut self, process_group: u32) {
         self.own.measured_session = Some(process_group);
+        self.own.measuring = true;
     }
 
     fn sample(&mut self) -> Option<String> {
@@ -258,10 +263,13 @@ impl Guard for MachineGuard {
     }
 
     fn end(&mut self) -> GuardVerdict {
+        // The command and all that it left are gone.
+        self.own.measuring = false;
         let after = self.sampler.counters();
         let mut contention = self.look();
-        // The counters say it better over the whole attempt.
+        // The counters say it better over the whole attempt, and the GPU's work was ours.
         contention.cpu_over_limit = None;
+        contention.hidden_gpu_work = None;
         self.note(&contention);
         self.at_end = Some((self.sampler.now(), contention));
         if self.attempt.samples == 0 {
@@ -271,8 +279,7 @@ impl Guard for MachineGuard {
         let contended = attempt.contended.as_deref();
         let judgement = policy::judge(&attempt.before, &after, contended, &self.limits);
         let waited = std::mem::take(&mut self.waited);
-        let clock_mhz =
-            (attempt.clocks > 0).then(|| attempt.clock_sum_mhz / f64::from(attempt.clocks));
+        let slowed_by = attempt.gpu.slowdowns.iter();
         GuardVerdict {
             rejected: judgement.rejected,
             summary: GuardSummary {
@@ -282,9 +289,16 @@ impl Guard for MachineGuard {
                 foreign_cpu_pct: judgement.foreign_cpu_pct,
                 steal_pct: judgement.steal_pct,
                 load_1min: attempt.load_1min,
-                clock_mhz,
+                clock_mhz: attempt.clock.value(),
                 temperature_c: attempt.temperature_c,
-                throttled: judgement.throttled,
+                throttled: judgement.throttled
+                    || attempt.gpu.slowdowns.iter().any(|s| s.disturbs()),
+                gpu_clock_mhz: attempt.gpu.clock_mhz(),
+                gpu_temperature_c: attempt.gpu.temperature_c,
+                gpu_power_w: attempt.gpu.power_w(),
+                gpu_slowed_by: slowed_by
+                    .map(|slowdown| slowdown.word().to_owned())
+                    .collect(),
             },
         }
     }

@@ -2,16 +2,18 @@
 //! lock, picks the kind that fits the machine.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::cpu::{COMPILER_VARIABLE, Compilers};
+use super::cuda;
+use super::gpu::Gpu;
 use super::interface::{Guard, GuardError};
 use super::lock::{self, HELD_VARIABLE, LOCK_VARIABLE, Lock, LockOptions};
 use super::machine::{MachineGuard, Parts, Patience};
 use super::none::NoGuard;
 use super::policy::{Limits, Own};
-use super::rocm::{self, KFD_VARIABLE};
+use super::rocm::{self, KFD_VARIABLE, Kfd};
 use super::sampler::Sampler;
 use crate::execute::signal::Interrupt;
 use crate::execute::sys;
@@ -27,6 +29,8 @@ pub struct Options {
     pub sys: PathBuf,
     /// Another directory of GPU holders.
     pub kfd: Option<PathBuf>,
+    /// Opens the NVIDIA GPUs, given the root of procfs.
+    pub nvidia: fn(&Path) -> Result<Box<dyn Gpu>, String>,
     /// Who compiles.
     pub compilers: Compilers,
     /// The lock file.
@@ -64,6 +68,7 @@ impl Options {
             proc: PathBuf::from("/proc"),
             sys: PathBuf::from("/sys"),
             kfd: set(KFD_VARIABLE).map(PathBuf::from),
+            nvidia: cuda::open_gpu,
             compilers,
             lock: set(LOCK_VARIABLE)
                 .map_or_else(|| std::env::temp_dir().join(lock::FILE_NAME), PathBuf::from),
@@ -97,7 +102,7 @@ pub fn open(
     options: &Options,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Box<dyn Guard>, GuardError> {
-    let Some((kind, kfd)) = pick(settings.kind, options, tell)? else {
+    let Some((kind, gpu)) = pick(settings.kind, options, tell)? else {
         return Ok(Box::new(NoGuard));
     };
     let max_wait =
@@ -115,7 +120,7 @@ pub fn open(
         };
         Lock::acquire(&lock, tell)?
     };
-    let sampler = Sampler::new(&options.proc, &options.sys, kfd);
+    let sampler = Sampler::new(&options.proc, &options.sys, gpu);
     let limits = Limits {
         max_foreign_cpu_pct: settings.max_foreign_cpu_pct,
         ticks_per_second: ticks_per_second(),
@@ -130,6 +135,7 @@ pub fn open(
             harness: options.harness,
             outer_guard,
             measured_session: None,
+            measuring: false,
         },
         patience: Patience {
             idle: Duration::from_secs(settings.idle_secs),
@@ -142,12 +148,15 @@ pub fn open(
     })))
 }
 
-/// The kind in use and its directory of GPU holders; `None` for no guard.
+/// The kind of guard that is used, and the GPU that it watches.
+type Picked = (&'static str, Option<Box<dyn Gpu>>);
+
+/// The kind in use and its GPU; `None` for no guard.
 fn pick(
     kind: GuardKind,
     options: &Options,
     tell: &mut dyn FnMut(&str),
-) -> Result<Option<(&'static str, Option<PathBuf>)>, GuardError> {
+) -> Result<Option<Picked>, GuardError> {
     let kfd = rocm::kfd_directory(&options.sys, options.kfd.as_deref());
     let unavailable = |kind: &str, reason: String| {
         Err(GuardError::Unavailable {
@@ -158,7 +167,9 @@ fn pick(
     match (kind, kfd, &options.kfd) {
         (GuardKind::None, ..) => Ok(None),
         (GuardKind::Cpu, ..) => Ok(Some(("cpu", None))),
-        (GuardKind::Rocm | GuardKind::Auto, Some(kfd), _) => Ok(Some(("rocm", Some(kfd)))),
+        (GuardKind::Rocm | GuardKind::Auto, Some(kfd), _) => {
+            Ok(Some(("rocm", Some(Box::new(Kfd(kfd))))))
+        }
         (GuardKind::Rocm | GuardKind::Auto, None, Some(asked)) => {
             let asked = asked.display();
             unavailable("rocm", format!("{KFD_VARIABLE}={asked} is no directory"))
@@ -167,18 +178,21 @@ fn pick(
             "rocm",
             "no AMD GPU driver (no class/kfd/kfd/proc in sysfs)".to_owned(),
         ),
-        (GuardKind::Auto, None, None) => {
-            if options.proc.join("driver/nvidia/version").exists() {
-                tell(
-                    "an NVIDIA GPU is here, but its holders cannot be watched yet: guarding the CPU",
-                );
+        (GuardKind::Auto, None, None) => match (options.nvidia)(&options.proc) {
+            Ok(gpu) => Ok(Some(("cuda", Some(gpu)))),
+            Err(reason) => {
+                if options.proc.join("driver/nvidia/version").exists() {
+                    tell(&format!(
+                        "an NVIDIA driver is here, but {reason}: guarding the CPU only"
+                    ));
+                }
+                Ok(Some(("cpu", None)))
             }
-            Ok(Some(("cpu", None)))
-        }
-        (GuardKind::Cuda, ..) => unavailable(
-            "cuda",
-            "watching the holders of an NVIDIA GPU is not built yet; use kind cpu".to_owned(),
-        ),
+        },
+        (GuardKind::Cuda, ..) => match (options.nvidia)(&options.proc) {
+            Ok(gpu) => Ok(Some(("cuda", Some(gpu)))),
+            Err(reason) => unavailable("cuda", reason),
+        },
     }
 }
 

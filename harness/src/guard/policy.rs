@@ -8,6 +8,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::gpu::{GpuReading, Slowdown};
 use crate::execute::process_table::{self, Process};
 
 /// A compiler that used less of a core than this since the last look is idle:
@@ -20,6 +21,9 @@ const MAX_STEAL_PCT: f64 = 5.0;
 /// the allowed foreign CPU time is already too much: it collided with the measured one.
 /// Alone it proves nothing, since a program with more threads than cores waits for itself.
 const COLLISION_PRESSURE_PCT: f64 = 10.0;
+/// Work that a GPU shows now and then although nobody uses it (a display, the driver's own
+/// housekeeping), in percent of the time.
+const MAX_HIDDEN_GPU_PCT: f64 = 5.0;
 /// How many names a message lists.
 const NAMED: usize = 5;
 
@@ -43,6 +47,9 @@ pub struct Own {
     pub outer_guard: Option<u32>,
     /// Session and process group of the measured command.
     pub measured_session: Option<u32>,
+    /// True while the measured command runs: a holder of the GPU that nobody here knows
+    /// may then be the command itself.
+    pub measuring: bool,
 }
 
 /// One reading of the whole machine.
@@ -54,8 +61,13 @@ pub struct Observation {
     pub processes: Vec<Process>,
     /// Pids that hold the GPU.
     pub holders: Vec<u32>,
+    /// Whether processes of another pid namespace may hold the GPU: unseen, or with a pid that
+    /// is not among the processes.
+    pub holders_may_hide: bool,
     /// Ticks in which any CPU worked, user, nice and system, since boot.
     pub busy_ticks: u64,
+    /// How the GPU runs.
+    pub gpu: GpuReading,
 }
 
 /// A process by id and name.
@@ -84,13 +96,22 @@ pub struct Contention {
     pub cpu_over_limit: Option<f64>,
     /// The busiest foreign processes with their share, where the limit is passed.
     pub hogs: Vec<(Named, f64)>,
+    /// Share of the time in which the GPU worked for somebody who cannot be seen, in
+    /// percent, where it is beyond what an idle one shows.
+    pub hidden_gpu_work: Option<f64>,
+    /// What slows the GPU down, a power cap left out.
+    pub slowdowns: Vec<Slowdown>,
 }
 
 impl Contention {
     /// True when nobody disturbs.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.foreign_gpu.is_empty() && self.compilers.is_empty() && self.cpu_over_limit.is_none()
+        self.foreign_gpu.is_empty()
+            && self.compilers.is_empty()
+            && self.cpu_over_limit.is_none()
+            && self.hidden_gpu_work.is_none()
+            && self.slowdowns.is_empty()
     }
 }
 
@@ -116,6 +137,14 @@ impl fmt::Display for Contention {
                 .map(|(name, pct)| format!("{name} {pct:.0}%"))
                 .collect();
             write!(f, " foreign_cpu={pct:.0}% [{}]", hogs.join(", "))?;
+        }
+        if let Some(pct) = self.hidden_gpu_work {
+            write!(f, " gpu_work={pct:.0}% [of another pid namespace]")?;
+        }
+        if !self.slowdowns.is_empty() {
+            let words = self.slowdowns.iter().map(|slowdown| slowdown.word());
+            let words: Vec<_> = words.collect();
+            write!(f, " gpu_slowed_by=[{}]", words.join(", "))?;
         }
         Ok(())
     }
@@ -189,14 +218,18 @@ pub fn look(
         })
         .map(|process| named(process))
         .collect();
-    let foreign_gpu = foreign
+    let mut foreign_gpu: Vec<Named> = foreign
         .iter()
         .filter(|process| now.holders.contains(&process.pid))
         .map(|process| named(process))
         .collect();
+    foreign_gpu.extend(hidden_holders(now, own));
+    let slowdowns = now.gpu.slowdowns.iter().copied();
     let mut contention = Contention {
         foreign_gpu,
         compilers,
+        hidden_gpu_work: hidden_gpu_work(now, own),
+        slowdowns: slowdowns.filter(|slowdown| slowdown.disturbs()).collect(),
         ..Contention::default()
     };
     let Some(earlier) = earlier else {
@@ -217,6 +250,31 @@ pub fn look(
         contention.hogs = shares;
     }
     contention
+}
+
+/// Holders of the GPU whose pid is nobody's here. Where pids mean the same to everybody, such
+/// a holder is gone; in a pid namespace of its own it may be anybody, the measured command
+/// included, and is told from that by the time: before and after the command it is foreign.
+fn hidden_holders(now: &Observation, own: Own) -> Vec<Named> {
+    if !now.holders_may_hide || own.measuring {
+        return Vec::new();
+    }
+    let is_here = |pid: u32| process_table::find(&now.processes, pid).is_some();
+    let hidden = now.holders.iter().filter(|pid| !is_here(**pid));
+    hidden
+        .map(|pid| Named {
+            pid: *pid,
+            comm: "(of another pid namespace)".to_owned(),
+        })
+        .collect()
+}
+
+/// Work of a GPU that nobody here holds, for holders that the driver does not even list.
+fn hidden_gpu_work(now: &Observation, own: Own) -> Option<f64> {
+    if !now.holders_may_hide || own.measuring || !now.holders.is_empty() {
+        return None;
+    }
+    now.gpu.busy_pct.filter(|pct| *pct > MAX_HIDDEN_GPU_PCT)
 }
 
 /// What all CPUs did beyond our own processes, less the error of counting in ticks.
@@ -348,6 +406,8 @@ pub struct Counters {
     pub cpu_pressure_us: Option<u64>,
     /// Throttling events of all processors.
     pub throttle_events: u64,
+    /// Nanoseconds for which heat or hardware held the GPU down.
+    pub gpu_held_down_ns: Option<u64>,
 }
 
 /// What the counters say about an attempt.
@@ -359,7 +419,7 @@ pub struct Judgement {
     pub foreign_cpu_pct: f64,
     /// Time the hypervisor took away in percent of one core, as read.
     pub steal_pct: f64,
-    /// True when a processor throttled.
+    /// True when a processor or the GPU throttled.
     pub throttled: bool,
 }
 
@@ -416,10 +476,20 @@ pub fn judge(
         let events = after.throttle_events - before.throttle_events;
         reasons.push(format!("the processor throttled ({events} events)"));
     }
+    let held_down_ns = match (before.gpu_held_down_ns, after.gpu_held_down_ns) {
+        (Some(before), Some(after)) => after.saturating_sub(before),
+        _ => 0,
+    };
+    if held_down_ns > 0 {
+        let milliseconds = as_f64(held_down_ns) / 1e6;
+        reasons.push(format!(
+            "heat or hardware held the GPU down for {milliseconds:.1} ms"
+        ));
+    }
     Judgement {
         rejected: (!reasons.is_empty()).then(|| reasons.join("; ")),
         foreign_cpu_pct: pct(foreign),
         steal_pct: pct(steal),
-        throttled,
+        throttled: throttled || held_down_ns > 0,
     }
 }

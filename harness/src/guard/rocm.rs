@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::gpu::Gpu;
+
 /// Names another directory of holders.
 pub const KFD_VARIABLE: &str = "ROCM_GPU_GUARD_KFD_DIR";
 
@@ -16,10 +18,19 @@ pub fn kfd_directory(sys: &Path, asked: Option<&Path>) -> Option<PathBuf> {
     directory.is_dir().then_some(directory)
 }
 
+/// An AMD GPU by its directory of holders. How it runs is among the machine's sensors.
+#[derive(Debug)]
+pub struct Kfd(pub PathBuf);
+
+impl Gpu for Kfd {
+    fn holders(&self) -> Vec<u32> {
+        holders(&self.0)
+    }
+}
+
 /// Pids of all holders, in ascending order; other names are skipped. Empty when the
 /// directory is gone.
-#[must_use]
-pub fn holders(directory: &Path) -> Vec<u32> {
+fn holders(directory: &Path) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return Vec::new();
     };

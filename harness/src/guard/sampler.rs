@@ -7,15 +7,15 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::gpu::Gpu;
 use super::policy::{Counters, Observation};
-use super::rocm;
 use crate::execute::{process_table, sys};
 
 /// Reads everything the policy looks at.
 #[derive(Debug)]
 pub struct Sampler {
     proc: PathBuf,
-    kfd: Option<PathBuf>,
+    gpu: Option<Box<dyn Gpu>>,
     start: Instant,
     throttle_files: Vec<PathBuf>,
     clock_files: Vec<PathBuf>,
@@ -26,9 +26,9 @@ pub struct Sampler {
 const THERMAL_DRIVERS: [&str; 5] = ["coretemp", "k10temp", "zenpower", "cpu_thermal", "amdgpu"];
 
 impl Sampler {
-    /// A sampler of the machine below these roots; `kfd` is the directory of GPU holders.
+    /// A sampler of the machine below these roots; `gpu` is the GPU that is guarded.
     #[must_use]
-    pub fn new(proc: &Path, sys: &Path, kfd: Option<PathBuf>) -> Self {
+    pub fn new(proc: &Path, sys: &Path, gpu: Option<Box<dyn Gpu>>) -> Self {
         let processors = processors(sys);
         let below = |name: &str| -> Vec<PathBuf> {
             let files = processors.iter().map(|directory| directory.join(name));
@@ -38,7 +38,7 @@ impl Sampler {
         throttle_files.extend(below("thermal_throttle/package_throttle_count"));
         Sampler {
             proc: proc.to_owned(),
-            kfd,
+            gpu,
             start: Instant::now(),
             throttle_files,
             clock_files: below("cpufreq/scaling_cur_freq"),
@@ -56,14 +56,17 @@ impl Sampler {
     #[must_use]
     pub fn observe(&self) -> Observation {
         // The holders first: one that comes later is in the table, one that goes is not.
-        let holders = self.kfd.as_deref().map(rocm::holders).unwrap_or_default();
+        let gpu = self.gpu.as_deref();
+        let holders = gpu.map(Gpu::holders).unwrap_or_default();
         let at = self.now();
         let busy_ticks = self.stat().busy_ticks;
         Observation {
             at,
             processes: process_table::read(&self.proc),
             holders,
+            holders_may_hide: gpu.is_some_and(Gpu::holders_may_hide),
             busy_ticks,
+            gpu: gpu.map(Gpu::reading).unwrap_or_default(),
         }
     }
 
@@ -82,6 +85,7 @@ impl Sampler {
                 .iter()
                 .filter_map(|file| number(file))
                 .sum(),
+            gpu_held_down_ns: self.gpu.as_ref().and_then(|gpu| gpu.reading().held_down_ns),
         }
     }
 

@@ -375,4 +375,16 @@ pub struct GuardSummary {
     pub temperature_c: Option<f64>,
     /// True when throttling was seen.
     pub throttled: bool,
+    /// Mean clock of the fastest GPU's processors in MHz, where a GPU was watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_clock_mhz: Option<f64>,
+    /// Highest temperature of a GPU in °C.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_temperature_c: Option<f64>,
+    /// Mean power of all GPUs in watts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_power_w: Option<f64>,
+    /// What slowed a GPU down, a power cap included.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpu_slowed_by: Vec<String>,
 }

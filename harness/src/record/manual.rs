@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::example;
-use super::format::{Attempt, Outcome};
+use super::format::{Attempt, GuardSummary, Outcome, PlannedFixture};
 
 const MANUAL: &str = include_str!("../../../docs/RECORD_FORMAT.md");
 
@@ -38,8 +38,24 @@ fn keys(value: &Value, found: &mut BTreeSet<String>) {
 
 #[test]
 fn every_stored_field_is_in_the_manual() {
-    let plan = example::plan();
-    let rows = example::attempts(&plan);
+    let mut plan = example::plan();
+    let mut rows = example::attempts(&plan);
+    plan.fixtures.push(PlannedFixture {
+        step: "text".into(),
+        cells: vec!["256".into()],
+        command: "make {out}".into(),
+        place: Some("{repo}/text".into()),
+        tree_sha256: "0".repeat(64),
+        files: 1,
+        bytes: 1,
+    });
+    rows[0].guard = GuardSummary {
+        gpu_clock_mhz: Some(1.0),
+        gpu_temperature_c: Some(1.0),
+        gpu_power_w: Some(1.0),
+        gpu_slowed_by: vec!["heat".into()],
+        ..rows[0].guard.clone()
+    };
     let mut found = BTreeSet::new();
     keys(&serde_json::to_value(&plan).unwrap(), &mut found);
     keys(&serde_json::to_value(example::host()).unwrap(), &mut found);
