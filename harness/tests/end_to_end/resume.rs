@@ -106,7 +106,9 @@ fn a_signal_stops_the_run_cleanly_and_says_how_to_go_on() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    sleep(Duration::from_millis(400));
+    while stored_rows(&project) < 2 {
+        sleep(Duration::from_millis(10));
+    }
     let kill = std::process::Command::new("kill")
         .args(["-s", "TERM", &child.id().to_string()])
         .status()
