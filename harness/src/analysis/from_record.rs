@@ -36,6 +36,7 @@ pub fn rule(plan: &Plan) -> Rule {
             from_contrasts: noise.check_from_contrasts,
             limit: noise.largest_inflation,
         }),
+        unequal_noise: noise.is_some_and(|noise| noise.unequal_noise),
         null_history: history
             .map(|(metric, list)| (metric.clone(), list.iter().map(contrast).collect()))
             .collect(),

@@ -70,12 +70,13 @@ pub fn family(plan: &Plan) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Tells whether two cells run the same command with the same values: only then does the
-/// noise of one foretell the other's.
+/// Tells whether two cells run the same command with the same values on the same set-up:
+/// only then does the noise of one foretell the other's.
 #[must_use]
 pub fn workload(plan: &Plan, cell: usize) -> String {
     let values = plan.cells.get(cell).map(|cell| &cell.values);
-    let text = serde_json::json!([plan.experiment.command, values]).to_string();
+    let experiment = &plan.experiment;
+    let text = serde_json::json!([experiment.command, values, experiment.setup]).to_string();
     let hash = sha256_hex(text.as_bytes());
     hash.chars().take(WORKLOAD_DIGITS).collect()
 }

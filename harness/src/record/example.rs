@@ -84,6 +84,7 @@ pub(crate) fn plan() -> Plan {
             largest_prior: 2.0,
             check_from_contrasts: 10,
             largest_inflation: 2.0,
+            unequal_noise: true,
             null_history: IndexMap::new(),
         }),
         warnings: vec![],

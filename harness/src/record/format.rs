@@ -82,6 +82,9 @@ pub struct NoiseRule {
     pub check_from_contrasts: u32,
     /// An inflation above this makes every verdict of the metric Invalid.
     pub largest_inflation: f64,
+    /// Whether a candidate that scatters more than copies of the base has its noise widened.
+    #[serde(default)]
+    pub unequal_noise: bool,
     /// Contrasts of earlier runs of the base's program on this host, by metric, the
     /// oldest first. Frozen here, so that the record alone gives the verdict.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]

@@ -196,6 +196,7 @@ fn noise_rule() -> NoiseRule {
         largest_prior: moderation.largest_prior,
         check_from_contrasts: check.from_contrasts,
         largest_inflation: check.limit,
+        unequal_noise: true,
         null_history: IndexMap::new(),
     }
 }

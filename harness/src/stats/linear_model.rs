@@ -89,6 +89,8 @@ pub struct Fit {
     pub rounding: f64,
     coefficients: DVector<f64>,
     triangle: DMatrix<f64>,
+    residuals: DVector<f64>,
+    columns: usize,
 }
 
 /// The difference of two treatments' effects.
@@ -138,6 +140,8 @@ pub fn fit(y: &[Vec<f64>], layout: Layout<'_>) -> Result<Fit, ModelError> {
         rounding,
         coefficients,
         triangle,
+        residuals,
+        columns: layout.treatments.len(),
     })
 }
 
@@ -161,6 +165,13 @@ fn least_squares(
 }
 
 impl Fit {
+    /// What the model leaves of the value in `round` and `column`, both 0-based; 0 outside.
+    #[must_use]
+    pub fn residual(&self, round: usize, column: usize) -> f64 {
+        let at = round * self.columns + column;
+        self.residuals.get(at).copied().unwrap_or(0.0)
+    }
+
     /// Effect of treatment `second` minus effect of treatment `first`.
     ///
     /// Without residual noise, a difference that is only rounding is exactly 0.

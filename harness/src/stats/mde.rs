@@ -1,5 +1,5 @@
 //! The other way round: how large an effect, or how many rounds, for a given
-//! probability. Bisection on the monotone probabilities of [`super::power`].
+//! probability. Root finding on the monotone probabilities of [`super::power`].
 
 use super::power::{Power, Precision, Questions};
 
@@ -20,7 +20,8 @@ pub struct Growth {
     pub df_per_round: u32,
     /// Degrees of freedom that the effects take: treatments − 1, and slots − 1.
     pub df_of_effects: u32,
-    /// Degrees of freedom that other cells lend, however many rounds there are.
+    /// Degrees of freedom that other cells lend, or unequal noise takes (below 0),
+    /// however many rounds there are.
     pub df_of_prior: f64,
 }
 
@@ -30,10 +31,11 @@ impl Growth {
     pub fn after(&self, rounds: u32) -> Option<Precision> {
         let df = i64::from(rounds) * i64::from(self.df_per_round) - i64::from(self.df_of_effects);
         let df = u32::try_from(df).ok().filter(|&df| df > 0)?;
-        Some(Precision {
+        let df = f64::from(df) + self.df_of_prior;
+        (df > 0.0).then(|| Precision {
             sigma: self.sigma,
             unscaled_variance: self.unscaled_variance_of_one_round / f64::from(rounds),
-            df: f64::from(df) + self.df_of_prior,
+            df,
         })
     }
 }
@@ -42,7 +44,7 @@ impl Growth {
 #[must_use]
 pub fn detectable(power: &Power, wanted: f64) -> f64 {
     smallest_effect(power.standard_error(), 0.0, |delta| {
-        power.slower(delta) >= wanted
+        power.slower(delta) - wanted
     })
 }
 
@@ -50,18 +52,19 @@ pub fn detectable(power: &Power, wanted: f64) -> f64 {
 #[must_use]
 pub fn fails_gate(power: &Power, tau: f64, wanted: f64) -> f64 {
     smallest_effect(power.standard_error(), tau, |delta| {
-        power.fails(delta) >= wanted
+        power.fails(delta) - wanted
     })
 }
 
 /// Smallest number of rounds, from `at_least` on, after which `enough` holds.
 ///
-/// `enough` must stay true once it is true. `None` when [`MOST_ROUNDS`] are not enough.
+/// `enough` must stay true once it is true. `near` is where the answer is looked for
+/// first; a wrong one costs time only. `None` when [`MOST_ROUNDS`] are not enough.
 #[must_use]
 pub fn rounds_until(
     questions: Questions,
     growth: Growth,
-    at_least: u32,
+    (at_least, near): (u32, u32),
     enough: impl Fn(&Power) -> bool,
 ) -> Option<u32> {
     let holds = |rounds: u32| {
@@ -70,13 +73,31 @@ pub fn rounds_until(
             .and_then(|precision| Power::new(questions, precision))
             .is_some_and(|power| enough(&power))
     };
-    let (mut short, mut high) = (at_least.max(1) - 1, at_least.max(1));
-    while !holds(high) {
-        if high >= MOST_ROUNDS {
-            return None;
+    let least = at_least.max(1);
+    // `short` is not enough, `high` is; the step doubles until both are known.
+    let (mut short, mut high, mut step) = (least - 1, near.min(MOST_ROUNDS).max(least), 1);
+    if holds(high) {
+        while high > least && high - short > 1 {
+            let lower = high.saturating_sub(step).max(least);
+            if !holds(lower) {
+                short = lower;
+                break;
+            }
+            high = lower;
+            step *= 2;
         }
-        short = high;
-        high = high.saturating_mul(2).min(MOST_ROUNDS);
+    } else {
+        loop {
+            short = high;
+            if short >= MOST_ROUNDS {
+                return None;
+            }
+            high = short.saturating_add(step).min(MOST_ROUNDS);
+            if holds(high) {
+                break;
+            }
+            step *= 2;
+        }
     }
     while high - short > 1 {
         let middle = short + (high - short) / 2;
@@ -89,30 +110,48 @@ pub fn rounds_until(
     Some(high)
 }
 
-/// Bisects for the smallest effect at or above `floor`, to a thousandth of a standard error.
-fn smallest_effect(standard_error: f64, floor: f64, enough: impl Fn(f64) -> bool) -> f64 {
-    if standard_error <= 0.0 || enough(floor) {
+/// The smallest effect at or above `floor` where the rising `excess` reaches 0, to a
+/// thousandth of a standard error, from above.
+fn smallest_effect(standard_error: f64, floor: f64, excess: impl Fn(f64) -> f64) -> f64 {
+    if standard_error <= 0.0 {
+        return floor;
+    }
+    let (mut low, mut below) = (floor, excess(floor));
+    if below >= 0.0 {
         return floor;
     }
     let mut width = standard_error;
+    let (mut high, mut above) = (floor + width, excess(floor + width));
     // Each doubling moves the effect by as many standard errors as all before
     // it: sixty of them reach any bound a finite t can set.
     for _ in 0..60 {
-        if enough(floor + width) {
+        if above >= 0.0 {
             break;
         }
+        (low, below) = (high, above);
         width *= 2.0;
+        high = floor + width;
+        above = excess(high);
     }
-    let (mut low, mut high) = (0.0, width);
-    while high - low > standard_error * 1e-3 && high - low > high * 1e-9 {
-        let middle = f64::midpoint(low, high);
-        if enough(floor + middle) {
-            high = middle;
+    // Regula falsi; an end that stays is halved (Dowell and Jarratt 1971, "Illinois"),
+    // and a last step to the right makes the answer one from above.
+    let close = 1e-3 * standard_error;
+    for _ in 0..60 {
+        if high - low <= close || above < 0.0 {
+            break;
+        }
+        let chord = high - above * (high - low) / (above - below);
+        let next = chord.clamp(low + 0.25 * close, high - 0.25 * close);
+        let found = excess(next);
+        if found < 0.0 {
+            (low, below) = (next, found);
+            above *= 0.5;
         } else {
-            low = middle;
+            (high, above) = (next, found);
+            below *= 0.5;
         }
     }
-    floor + high
+    high
 }
 
 #[cfg(test)]
@@ -139,7 +178,7 @@ mod tests {
     }
 
     fn rounds_to_pass(sigma: f64) -> Option<u32> {
-        rounds_until(questions(), growth(sigma), 3, |power| {
+        rounds_until(questions(), growth(sigma), (3, 5), |power| {
             power.passes(0.0) >= 0.9
         })
     }
@@ -151,7 +190,7 @@ mod tests {
         assert_eq!(noise.map(rounds_to_pass), [4, 14, 26, 205].map(Some));
         // Equal both ways needs about a quarter more.
         let equal = noise.map(|sigma| {
-            rounds_until(questions(), growth(sigma), 3, |power| {
+            rounds_until(questions(), growth(sigma), (3, 5), |power| {
                 power.equivalent(0.0) >= 0.9
             })
         });

@@ -11,6 +11,7 @@ pub mod linear_model;
 pub mod log_ratio;
 pub mod mde;
 pub mod moderated;
+pub mod noise_ratio;
 pub mod null_calibration;
 pub mod null_contrast;
 pub mod power;

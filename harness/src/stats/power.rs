@@ -19,6 +19,9 @@ use super::student::{normal_cdf, upper_quantile};
 /// Steps of Simpson's rule; even.
 const INTERVALS: usize = 128;
 
+/// Nodes of less weight than this are left out: all together they hold less than 10⁻⁸.
+const NEGLIGIBLE: f64 = 1e-10;
+
 /// What one comparison is asked, as bounds in units of the estimated standard error.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Questions {
@@ -103,6 +106,9 @@ impl Power {
     /// P(the gate passes: the upper bound is below τ).
     #[must_use]
     pub fn passes(&self, delta: f64) -> f64 {
+        if self.standard_error == 0.0 {
+            return certain(delta < self.tau);
+        }
         self.mean(|u| {
             1.0 - self.exceeds(delta, self.tau - self.gate_bound * u * self.standard_error)
         })
@@ -165,6 +171,8 @@ fn scale_nodes(df: f64) -> Vec<(f64, f64)> {
             (u, density * simpson * x)
         })
         .collect();
+    let total: f64 = nodes.iter().map(|&(_, weight)| weight).sum();
+    nodes.retain(|&(_, weight)| weight > NEGLIGIBLE * total);
     let total: f64 = nodes.iter().map(|&(_, weight)| weight).sum();
     for node in &mut nodes {
         node.1 /= total;

@@ -4,7 +4,7 @@
 //! that small levels lose no digits, and nonsense gives NaN-free answers.
 
 use statrs::distribution::{Continuous, ContinuousCDF, StudentsT};
-use statrs::function::erf::erfc;
+use statrs::function::erf::{erfc, erfc_inv};
 
 /// Enough for a tail of 10⁻¹⁵ at one degree of freedom, where each step doubles t.
 const NEWTON_STEPS: usize = 80;
@@ -35,10 +35,7 @@ pub fn upper_quantile(tail: f64, df: f64) -> Option<f64> {
     // statrs inverts only to a few digits, and not at all far out. For t > 0 the
     // tail falls and is convex, so Newton's method lands left of the root after
     // one step and climbs from there; it needs more steps the heavier the tail.
-    let mut t = (-distribution.inverse_cdf(tail)).max(0.0);
-    if !t.is_finite() {
-        t = 0.0;
-    }
+    let mut t = near_quantile(tail, df);
     for _ in 0..NEWTON_STEPS {
         let density = distribution.pdf(t);
         let step = (distribution.sf(t) - tail) / density;
@@ -51,6 +48,17 @@ pub fn upper_quantile(tail: f64, df: f64) -> Option<f64> {
         }
     }
     Some(t)
+}
+
+/// The quantile's expansion around the normal one (Abramowitz and Stegun 1964, 26.7.5):
+/// two digits from three degrees of freedom on, a place to begin below.
+fn near_quantile(tail: f64, df: f64) -> f64 {
+    let z = std::f64::consts::SQRT_2 * erfc_inv(2.0 * tail);
+    let square = z * z;
+    let first = z * (square + 1.0) / 4.0;
+    let second = z * (5.0 * square * square + 16.0 * square + 3.0) / 96.0;
+    let near = z + (first + second / df) / df;
+    if near.is_finite() { near.max(0.0) } else { 0.0 }
 }
 
 /// Φ(x), the standard normal distribution function.

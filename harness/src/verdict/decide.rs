@@ -105,12 +105,6 @@ pub(super) struct Weighed<'a> {
     pub(super) verdict: Verdict,
 }
 
-/// The deciding half of [`decide`].
-#[cfg(test)]
-pub(super) fn weigh<'a>(cells: &'a [CellData], rule: &Rule) -> Vec<Weighed<'a>> {
-    weigh_all(cells, rule).0
-}
-
 /// A comparison with its numbers, before anything is decided.
 type Compared<'a> = (&'a CellData, usize, Found);
 

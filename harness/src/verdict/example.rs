@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     min_rounds: 3,
     moderation: None,
     null_check: None,
+    unequal_noise: false,
     null_history: BTreeMap::new(),
 };
 

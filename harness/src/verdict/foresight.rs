@@ -74,9 +74,12 @@ impl Comparison {
             detectable: mde::detectable(&now, WANTED),
             fails_gate: mde::fails_gate(&now, self.tau, WANTED),
             pass_if_unchanged: now.passes(0.0),
-            rounds_to_pass: mde::rounds_until(questions, self.growth, rule.min_rounds, |power| {
-                power.passes(0.0) >= WANTED
-            }),
+            rounds_to_pass: mde::rounds_until(
+                questions,
+                self.growth,
+                self.looked_for(rule, 0.0),
+                |power| power.passes(0.0) >= WANTED,
+            ),
         })
     }
 
@@ -128,6 +131,21 @@ impl Comparison {
         (good > 0.0).then_some(good)
     }
 
+    /// The fewest rounds of the rule, and those after which an effect `delta` is about
+    /// three standard errors from τ: near the answer, whichever it is.
+    fn looked_for(&self, rule: &Rule, delta: f64) -> (u32, u32) {
+        let distance = (self.tau - delta).abs() / 3.0;
+        let rounds =
+            self.growth.unscaled_variance_of_one_round * (self.growth.sigma / distance).powi(2);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a guess: the cast saturates"
+        )]
+        let near = rounds as u32;
+        (rule.min_rounds, near)
+    }
+
     /// Rounds of a fresh run that decide the gate with probability [`WANTED`] if
     /// the true effect is `delta`: pass below τ, fail from τ on. `None` when no
     /// realistic number does.
@@ -140,7 +158,8 @@ impl Comparison {
                 power.fails(delta) >= WANTED
             }
         };
-        mde::rounds_until(self.questions(rule), self.growth, rule.min_rounds, enough)
+        let looked_for = self.looked_for(rule, delta);
+        mde::rounds_until(self.questions(rule), self.growth, looked_for, enough)
     }
 }
 

@@ -7,6 +7,7 @@ use super::columns::{Columns, Fault, columns};
 use super::decide::tau;
 use super::noise::{self, Noise, Part};
 use super::rule::{CellData, Estimate, NoiseModel, NullBand, OtherEstimators, Rule};
+use super::unequal::Unequal;
 use crate::stats::count::count;
 use crate::stats::linear_model::{Fit, Layout, fit};
 use crate::stats::mde::Growth;
@@ -63,17 +64,19 @@ pub(super) fn measure<'a>(cells: &'a [CellData], rule: &Rule) -> Vec<Candidate<'
         })
     });
     noise::settle(parts.collect(), rule);
-    let models = models.into_iter().map(|model| {
+    let unequal = Unequal::find(cells, &models, rule);
+    let refuted = |model: Result<Model, String>| {
         let model = model?;
         match noise::refuted(&model.noise.model, rule) {
             Some(reason) => Err(reason),
             None => Ok(model),
         }
-    });
+    };
+    let models: Vec<Result<Model, String>> = models.into_iter().map(refuted).collect();
     cells
         .iter()
-        .zip(models)
-        .flat_map(|(data, model)| measure_cell(data, &model, rule))
+        .zip(&models)
+        .flat_map(|(data, model)| measure_cell(data, model, &unequal, rule))
         .collect()
 }
 
@@ -81,13 +84,14 @@ pub(super) fn measure<'a>(cells: &'a [CellData], rule: &Rule) -> Vec<Candidate<'
 fn measure_cell<'a>(
     data: &'a CellData,
     model: &Result<Model, String>,
+    unequal: &Unequal<'_>,
     rule: &Rule,
 ) -> Vec<Candidate<'a>> {
     (0..data.arms.len())
         .filter(|&arm| is_candidate(data, arm))
         .map(|arm| {
             let measured = match model {
-                Ok(model) => compare(data, arm, model, rule),
+                Ok(model) => compare(data, arm, (model, unequal), rule),
                 // What befell this very arm says more than what is wrong with the cell.
                 Err(reason) => Err(own_reason(data, arm).unwrap_or(reason).to_owned()),
             };
@@ -130,10 +134,10 @@ fn own_reason(data: &CellData, candidate: usize) -> Option<&String> {
 }
 
 /// The fitted model of a cell with what is left out of it.
-struct Model {
-    columns: Columns,
+pub(super) struct Model {
+    pub(super) columns: Columns,
     faults: Vec<Fault>,
-    fit: Fit,
+    pub(super) fit: Fit,
     noise: Noise,
     tau: f64,
 }
@@ -176,7 +180,7 @@ fn model_cell(data: &CellData, rule: &Rule) -> Result<Model, String> {
 fn compare(
     data: &CellData,
     candidate: usize,
-    model: &Model,
+    (model, unequal): (&Model, &Unequal<'_>),
     rule: &Rule,
 ) -> Result<Measured, String> {
     let treatment = data.arms[candidate].treatment;
@@ -186,7 +190,10 @@ fn compare(
     if treatment == data.arms[data.base].treatment {
         return Err("it is the same program in the same environment as the base".into());
     }
-    let (columns, noise) = (&model.columns, &model.noise);
+    let columns = &model.columns;
+    let noise = model
+        .noise
+        .widened(unequal.widening(model, data, candidate));
     let missing = || "its numbers are missing".to_owned();
     let column = columns.of(candidate).ok_or_else(missing)?;
     let contrast = model

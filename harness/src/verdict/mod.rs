@@ -21,6 +21,5 @@ mod sentence;
 pub mod sequence;
 #[cfg(test)]
 mod sequence_simulation;
-#[cfg(test)]
-mod simulation;
 pub mod suite;
+mod unequal;

@@ -8,6 +8,7 @@ use super::rule::{NoiseModel, NullCheck, Rule};
 use crate::stats::count::count;
 use crate::stats::linear_model::Fit;
 use crate::stats::moderated::{Variance, moderate};
+use crate::stats::noise_ratio::Widening;
 use crate::stats::null_calibration::{NullContrast, inflation};
 
 /// The noise of one (cell, metric).
@@ -17,7 +18,7 @@ pub(super) struct Noise {
     pub(super) variance: f64,
     /// Degrees of freedom of that estimate.
     pub(super) df: f64,
-    /// Those of them that other cells lent.
+    /// Those of them that other cells lent; below 0 where unequal noise took some.
     pub(super) df_of_prior: f64,
     /// How it came about.
     pub(super) model: NoiseModel,
@@ -35,6 +36,21 @@ impl Noise {
                 null_contrasts: 0,
                 null_contrasts_before: 0,
                 inflation: None,
+                widening: 1.0,
+            },
+        }
+    }
+
+    /// The noise of a comparison that scatters more than copies do.
+    pub(super) fn widened(&self, widening: Widening) -> Self {
+        let df = self.df * widening.df_factor;
+        Noise {
+            variance: self.variance * widening.factor,
+            df,
+            df_of_prior: self.df_of_prior + df - self.df,
+            model: NoiseModel {
+                widening: widening.factor.sqrt(),
+                ..self.model
             },
         }
     }
@@ -195,6 +211,34 @@ mod tests {
         assert!((error(&checked[3]) / error(&plain[3]) - lambda).abs() < 1e-9);
         let power = |judged: &Judgement| judged.power.unwrap().sigma;
         assert!((power(&checked[3]) / power(&plain[3]) - lambda).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_noisier_candidate_widens_its_own_interval_and_a_calmer_one_gains_nothing() {
+        let rule = Rule {
+            unequal_noise: true,
+            ..RULE
+        };
+        let scattered = |factor: f64| {
+            let mut cells = cells(1, 0.0);
+            for row in &mut cells[0].rounds {
+                row[2] = 100.0 * (row[2] / 100.0).powf(factor);
+            }
+            (
+                decide(&cells, &RULE).remove(0),
+                decide(&cells, &rule).remove(0),
+            )
+        };
+        let (pooled, widened) = scattered(6.0);
+        let by = widened.noise.unwrap().widening;
+        assert!(by > 1.2, "{by}");
+        assert!((error(&widened) / error(&pooled) - by).abs() < 1e-9);
+        // Four of the differences and a quarter of five.
+        assert!((df(&widened) - 5.25).abs() < 1e-9);
+        assert!(widened.power.unwrap().detectable > pooled.power.unwrap().detectable);
+        let (pooled, calm) = scattered(0.01);
+        assert_eq!(calm.noise.unwrap().widening, 1.0);
+        assert_eq!(calm.estimate, pooled.estimate);
     }
 
     #[test]

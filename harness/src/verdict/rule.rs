@@ -23,6 +23,8 @@ pub struct Rule {
     pub moderation: Option<Moderation>,
     /// The noise model is checked; `None`: it is believed.
     pub null_check: Option<NullCheck>,
+    /// A candidate that scatters more than copies of the base has its noise widened.
+    pub unequal_noise: bool,
     /// Contrasts of earlier runs of the same program on the same machine, by metric.
     pub null_history: BTreeMap<String, Vec<NullContrast>>,
 }
@@ -209,6 +211,9 @@ pub struct NoiseModel {
     pub null_contrasts_before: u32,
     /// λ, by which the standard error is multiplied; `None`: the noise model is not checked.
     pub inflation: Option<f64>,
+    /// By what the standard error is multiplied since the candidate scatters more than
+    /// copies of one program do; 1 where it does not.
+    pub widening: f64,
 }
 
 /// Estimators shown beside the deciding one; they decide nothing.
