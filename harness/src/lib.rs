@@ -17,6 +17,7 @@ pub mod host;
 pub mod metric;
 pub mod plan;
 pub mod record;
+pub mod replay;
 pub mod report;
 pub mod session;
 pub mod setup;

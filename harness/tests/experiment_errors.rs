@@ -320,3 +320,41 @@ fn a_variable_that_only_a_setup_step_uses_is_used() {
     );
     assert_eq!(warnings(&text), Vec::<String>::new());
 }
+
+#[test]
+fn a_claim_is_about_a_candidate_a_metric_and_a_change_that_can_be() {
+    let with = |claim: &str| errors(&format!("{GOOD}claim: {claim}\n"));
+    let good = "{ metric: run_s, change_pct: -50, source: a release note }";
+    assert_eq!(with(good), "");
+    assert_eq!(with(&format!("[{good}]")), "");
+    for (claim, expected) in [
+        (
+            "{ metric: run, change_pct: -50, source: s }",
+            "x.yaml:14:18: claim.metric: expected one of the metrics (`run_s`), got `run`; did you mean `run_s`?",
+        ),
+        (
+            "[{ arm: base, metric: run_s, change_pct: -50, source: s }]",
+            "x.yaml:14:16: claim[0].arm: expected an arm beside the base (`next`), got `base`",
+        ),
+        (
+            "{ metric: run_s, change_pct: -100, source: s }",
+            "x.yaml:14:37: claim.change_pct: expected a change above −100 % that is not 0, got -100",
+        ),
+        (
+            "{ metric: run_s, when: { size: 3 }, change_pct: 5, source: s }",
+            "x.yaml:14:31: claim.when: expected values that some cell has, got none with these; the entry would never apply",
+        ),
+        (
+            "{ metric: run_s, change_pct: 5, source: '' }",
+            "x.yaml:14:48: claim.source: expected text, got empty text",
+        ),
+    ] {
+        assert_eq!(with(claim), expected);
+    }
+    let two = GOOD.replace("  next: {", "  other: { rev: other }\n  next: {");
+    let text = errors(&format!("{two}claim: {good}\n"));
+    assert!(
+        text.contains("claim: expected `arm`, one of `other`, `next`, got a claim about no arm"),
+        "{text}"
+    );
+}

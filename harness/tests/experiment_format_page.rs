@@ -58,6 +58,7 @@ fn the_page_has_a_row_for_every_key_with_its_default() {
         ("### cells", "Cells"),
         ("### metrics", "Metric"),
         ("### expect", "Expect"),
+        ("### claim", "Claim"),
         ("### guard", "Guard"),
         ("### verdict", "Verdict"),
     ];

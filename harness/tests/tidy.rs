@@ -30,6 +30,8 @@ const PURE: &[&str] = &[
     "harness/src/metric/expect.rs",
     "harness/src/record/cell_progress.rs",
     "harness/src/record/rounds.rs",
+    "harness/src/replay/judge.rs",
+    "harness/src/replay/session.rs",
     "harness/src/session/treatment.rs",
     "harness/src/setup/demand.rs",
     "engine/src/decode/eligibility.rs",

@@ -14,9 +14,9 @@ use crate::verdict::rule::{
 };
 use crate::verdict::suite::suite;
 
-use super::gate;
 use super::looks::{Looks, Outcome};
 use super::model::{Analysis, ArmCounts, DroppedTry};
+use super::{claims, gate};
 
 /// The rule of a plan at one of its stages: each has an equal part of α.
 #[must_use]
@@ -68,6 +68,7 @@ pub fn analyse(plan: &Plan, attempts: &[Attempt]) -> Result<Analysis, OutOfStep>
         controls,
     } = decision;
     let suite = suite(&data, &judgements, &rule(plan));
+    let claims = claims::judge(plan, &judgements);
     let finished = cells.iter().all(|cell| cell.finished);
     let pass_undecided = plan.experiment.verdict.undecided == OnUndecided::Pass;
     let (outcome, sentence) = gate::decide(&judgements, pass_undecided);
@@ -82,6 +83,7 @@ pub fn analyse(plan: &Plan, attempts: &[Attempt]) -> Result<Analysis, OutOfStep>
         suite,
         controls,
         data,
+        claims,
         counts,
         dropped,
         gate: outcome,
@@ -321,22 +323,30 @@ fn notes(
 
 /// Gated metrics whose noise was taken on trust.
 fn unchecked(plan: &Plan, judgements: &[Judgement]) -> Vec<String> {
+    let needed = plan.noise.as_ref().map(|rule| rule.check_from_contrasts);
     let gated = plan.experiment.metrics.iter().filter(|(_, one)| one.gate);
+    let gated = gated.map(|(name, _)| name.as_str());
     gated
-        .filter_map(|(name, _)| {
-            let mut judged = judgements.iter().filter(|judged| judged.metric == *name);
-            let noise = judged.find_map(|judged| judged.noise)?;
-            let contrasts = noise.null_contrasts + noise.null_contrasts_before;
-            let needed = plan.noise.as_ref().map_or(String::new(), |rule| {
-                format!(", {} are needed", rule.check_from_contrasts)
-            });
-            noise.inflation.is_none().then(|| {
-                format!(
-                    "the noise model of {name} is not checked: {contrasts} contrast{} between \
-                     copies of one program{needed}",
-                    if contrasts == 1 { "" } else { "s" }
-                )
-            })
-        })
+        .filter_map(|name| unchecked_noise(name, needed, judgements))
         .collect()
+}
+
+/// Said where too few copies of one program were compared to check a metric's noise model;
+/// `needed` is how many contrasts the rule asks for.
+pub(crate) fn unchecked_noise(
+    metric: &str,
+    needed: Option<u32>,
+    judgements: &[Judgement],
+) -> Option<String> {
+    let mut judged = judgements.iter().filter(|judged| judged.metric == metric);
+    let noise = judged.find_map(|judged| judged.noise)?;
+    let contrasts = noise.null_contrasts + noise.null_contrasts_before;
+    let needed = needed.map_or(String::new(), |needed| format!(", {needed} are needed"));
+    noise.inflation.is_none().then(|| {
+        format!(
+            "the noise model of {metric} is not checked: {contrasts} contrast{} between copies \
+             of one program{needed}",
+            if contrasts == 1 { "" } else { "s" }
+        )
+    })
 }

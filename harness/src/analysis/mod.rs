@@ -4,6 +4,7 @@
 //! Joins `record` (rows) and `verdict` (numbers); the only room that knows both.
 
 pub mod calibration;
+pub mod claims;
 pub mod from_record;
 pub mod gate;
 pub mod looks;

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::verdict::claim::ClaimVerdict;
 use crate::verdict::control::ControlCheck;
 use crate::verdict::rule::{CellData, Judgement, SuiteLine};
 
@@ -18,6 +19,9 @@ pub struct Analysis {
     /// The numbers the judgements were drawn from, one per (cell, metric).
     #[serde(skip)]
     pub data: Vec<CellData>,
+    /// What became of the published effects that the experiment names, in its order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<JudgedClaim>,
     /// What became of each arm's attempts.
     pub counts: Vec<ArmCounts>,
     /// Tries of a round that were dropped as a whole.
@@ -28,6 +32,25 @@ pub struct Analysis {
     pub gate_sentence: String,
     /// Things the reader must know.
     pub notes: Vec<String>,
+}
+
+/// A published effect, held against what was measured in one cell.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JudgedClaim {
+    /// Cell id.
+    pub cell: String,
+    /// The arm that it is about.
+    pub candidate: String,
+    /// The metric.
+    pub metric: String,
+    /// The metric's claimed change in percent of the base.
+    pub change_pct: f64,
+    /// Who says so, and where.
+    pub source: String,
+    /// What became of it.
+    pub verdict: ClaimVerdict,
+    /// What was measured and what it means for the claim.
+    pub sentence: String,
 }
 
 /// What became of one arm's attempts, over all cells; priming ones are not counted.

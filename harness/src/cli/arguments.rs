@@ -40,6 +40,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Turn a record's verdicts into an exit code for CI
     Gate(GateArgs),
+    /// Judge measurements made elsewhere (CSV) by our rule and by named ones
+    Replay(ReplayArgs),
     /// Run any command while the machine is quiet
     Guard(GuardArgs),
     /// Measure a program against itself many times: how often the rule errs here, and what it finds
@@ -138,6 +140,13 @@ pub struct GateArgs {
     /// Append a Markdown summary to this file (GITHUB_STEP_SUMMARY where it is set)
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
+    /// Write the verdicts as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Print workflow commands for annotations on standard error, as where
+    /// GITHUB_ACTIONS is true
+    #[arg(long)]
+    pub annotations: bool,
     /// Print the verdicts as one JSON document on standard output
     #[arg(long)]
     pub json: bool,
@@ -194,6 +203,29 @@ impl Default for PruneArgs {
             yes: false,
         }
     }
+}
+
+/// `bench-run replay`.
+#[derive(Debug, Clone, Args)]
+pub struct ReplayArgs {
+    /// The measurements: CSV with a header, one row per attempt
+    pub file: PathBuf,
+    /// What its columns mean [default: the same name with .replay.yaml, else columns
+    /// called arm, round, cell, status and one metric]
+    #[arg(long, value_name = "FILE")]
+    pub mapping: Option<PathBuf>,
+    /// Folder to write the report into [default: print tables to standard output]
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
+    /// Write into docs/benchmark_results with the measurements beside the report
+    #[arg(long, conflicts_with = "to")]
+    pub publish: bool,
+    /// Print the verdicts as one JSON document on standard output
+    #[arg(long, conflicts_with_all = ["to", "publish"])]
+    pub json: bool,
+    /// End with the gate's exit code under our own rule
+    #[arg(long)]
+    pub gate: bool,
 }
 
 /// Puts the word `run` where a file stands in place of a sub-command.

@@ -10,7 +10,9 @@ use std::io::Write as _;
 use clap::{CommandFactory as _, Parser as _};
 
 use super::arguments::{Arguments, Command, with_default_command};
-use super::{cache, calibrate, check, doctor, failure, gate, guard, plan, report, run, slow_down};
+use super::{
+    cache, calibrate, check, doctor, failure, gate, guard, plan, replay, report, run, slow_down,
+};
 use crate::exit_code;
 use crate::experiment::schema;
 
@@ -70,6 +72,7 @@ fn dispatch(command: Command) -> anyhow::Result<i32> {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Gate(arguments) => gate::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
         Command::Guard(arguments) => Ok(guard::run(&arguments)),
         Command::Calibrate(arguments) => calibrate::run(&arguments),
         Command::SlowDown(arguments) => slow_down::run(&arguments),

@@ -1,8 +1,10 @@
 //! From an error to the exit code that tells scripts whose fault it was.
 
 use crate::exit_code;
+use crate::experiment::diagnostic::Diagnostics;
 use crate::guard::interface::GuardError;
 use crate::record::error::RecordError;
+use crate::replay::convention::NeedsMapping;
 use crate::session::error::SessionError;
 
 /// The exit code of an error that ended a sub-command.
@@ -15,7 +17,10 @@ pub fn exit_code(error: &anyhow::Error) -> i32 {
         if let Some(error) = cause.downcast_ref::<RecordError>() {
             return of_record(error);
         }
-        if cause.downcast_ref::<std::io::Error>().is_some() {
+        if cause.is::<Diagnostics>() || cause.is::<NeedsMapping>() {
+            return exit_code::USAGE;
+        }
+        if cause.is::<std::io::Error>() {
             return exit_code::IO;
         }
     }

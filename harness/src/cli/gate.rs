@@ -1,4 +1,9 @@
-//! `bench-run gate`: a record's verdicts as an exit code, a summary and JSON.
+//! `bench-run gate`: a record's verdicts as an exit code, a summary, annotations, JUnit
+//! XML and JSON.
+#![expect(
+    clippy::print_stderr,
+    reason = "annotations go to standard error, the verdicts to standard output"
+)]
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -12,8 +17,9 @@ use crate::analysis::from_record::analyse;
 use crate::analysis::model::{Analysis, GateOutcome};
 use crate::exit_code;
 use crate::record::reader::{self, Record};
-use crate::report::markdown;
+use crate::report::annotations::workflow_commands;
 use crate::report::model::ReportModel;
+use crate::report::{junit, markdown};
 use crate::session::error::SessionError;
 
 /// The exit code of a gate.
@@ -35,6 +41,14 @@ pub fn run(arguments: &GateArgs) -> anyhow::Result<i32> {
     let record = reader::read(&arguments.record)?;
     let analysis = analyse(&record.plan, &record.attempts).map_err(SessionError::OutOfStep)?;
     summary(arguments, &record, &analysis)?;
+    if let Some(path) = &arguments.junit {
+        let text = junit::render(&record, &analysis).context("cannot render JUnit XML")?;
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if arguments.annotations || std::env::var_os("GITHUB_ACTIONS").is_some_and(|on| on == "true") {
+        // The hosted CI reads both streams; the other one may have to stay one JSON document.
+        eprint!("{}", workflow_commands(&record.plan, &analysis));
+    }
     if arguments.json {
         let json =
             serde_json::to_string_pretty(&analysis).context("cannot write the verdicts as JSON")?;

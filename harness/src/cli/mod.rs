@@ -14,6 +14,7 @@ pub mod plan;
 mod preparing;
 pub mod progress;
 pub mod project;
+pub mod replay;
 pub mod report;
 pub mod report_files;
 pub mod run;

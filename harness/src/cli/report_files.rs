@@ -21,10 +21,16 @@ pub fn default_folder(root: &Path) -> PathBuf {
 /// The table for a terminal, coloured where standard output is one.
 #[must_use]
 pub fn table(record: &Record, analysis: &Analysis) -> String {
+    let (width, colours) = screen();
+    terminal::table(&ReportModel::new(record, analysis, ""), width, colours)
+}
+
+/// Columns of standard output, and whether it shows colours.
+#[must_use]
+pub fn screen() -> (u16, bool) {
     let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let width = comfy_table::Table::new().width().filter(|_| colours);
-    let model = ReportModel::new(record, analysis, "");
-    terminal::table(&model, width.unwrap_or(PLAIN_WIDTH), colours)
+    (width.unwrap_or(PLAIN_WIDTH), colours)
 }
 
 /// Writes a report into `folder`, with the record's rows beside it where asked for;
@@ -48,7 +54,8 @@ pub fn write(
 }
 
 /// What no published file may hold: where this user's files lie.
-fn private_texts() -> Vec<String> {
+#[must_use]
+pub fn private_texts() -> Vec<String> {
     let folders = [
         std::env::current_dir().ok(),
         std::env::var_os("HOME").map(PathBuf::from),

@@ -7,6 +7,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+
 use super::diagnostic::{Diagnostic, Diagnostics, Position, printable};
 pub use super::expand::expand_env;
 use super::model::Experiment;
@@ -44,11 +46,47 @@ pub fn load(path: &Path) -> Result<Loaded, Diagnostics> {
 /// # Errors
 /// As [`load`].
 pub fn load_bytes(path: &Path, bytes: &[u8]) -> Result<Loaded, Diagnostics> {
+    let kind = Kind {
+        noun: "an experiment",
+        page: "docs/EXPERIMENT_FORMAT.md",
+        schema: &schema::schema(),
+    };
+    let (experiment, warnings) = document(path, bytes, kind, meaning::check)?;
+    Ok(Loaded {
+        experiment,
+        bytes_sha256: sha256_hex(bytes),
+        path: path.to_owned(),
+        warnings,
+    })
+}
+
+/// What a definition file defines.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kind<'a> {
+    /// As messages call it, such as `an experiment`.
+    pub(crate) noun: &'a str,
+    /// The page that describes it.
+    pub(crate) page: &'a str,
+    /// The JSON Schema of its type.
+    pub(crate) schema: &'a serde_json::Value,
+}
+
+/// Reads one YAML document as a `T`: `meaning` checks what the schema cannot say. Gives
+/// the warnings beside it.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn document<T: DeserializeOwned + PartialEq>(
+    path: &Path,
+    bytes: &[u8],
+    kind: Kind<'_>,
+    meaning: impl Fn(&T, &mut Report),
+) -> Result<(T, Vec<Diagnostic>), Diagnostics> {
     let one = |diagnostic| Diagnostics::new(path, vec![diagnostic]);
     let text = text(bytes).map_err(one)?;
     let (root, faults) = tree::parse(text);
     let Some(root) = root.filter(|root| root.value != tree::Value::Null) else {
-        return Err(Diagnostics::new(path, or_empty(faults)));
+        return Err(Diagnostics::new(path, or_empty(faults, kind)));
     };
     // Only without anchors: a reader that follows them could be made to work for ever.
     let mut faults = faults;
@@ -57,29 +95,24 @@ pub fn load_bytes(path: &Path, bytes: &[u8]) -> Result<Loaded, Diagnostics> {
     }
     let mut report = Report::new(&root);
     report.errors = faults;
-    let repaired = grammar::check(&schema::schema(), &root, &mut report);
+    let repaired = grammar::check(kind.schema, &root, &mut report);
     // Succeeds always while schema and types agree; if they ever do not, the
     // typed read below says so.
-    let checked = serde_json::from_value::<Experiment>(repaired).ok();
+    let checked = serde_json::from_value::<T>(repaired).ok();
     if let Some(checked) = &checked {
-        meaning::check(checked, &mut report);
+        meaning(checked, &mut report);
     }
     if !report.errors.is_empty() {
         return Err(Diagnostics::new(path, report.errors));
     }
-    let experiment = serde_yaml::from_str(text).map_err(|error| one(typed(&error)))?;
-    if checked.is_some_and(|checked| checked != experiment) {
+    let read = serde_yaml::from_str(text).map_err(|error| one(typed(&error, kind.noun)))?;
+    if checked.is_some_and(|checked| checked != read) {
         let got = "a file that two YAML readers read differently".to_owned();
         let hint = "write it plainer: quote text, avoid block scalars".to_owned();
         return Err(one(fault(Position::START, "plain YAML", got, Some(hint))));
     }
     report.warnings.sort_by_key(|warning| warning.position);
-    Ok(Loaded {
-        experiment,
-        bytes_sha256: sha256_hex(bytes),
-        path: path.to_owned(),
-        warnings: report.warnings,
-    })
+    Ok((read, report.warnings))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Diagnostics> {
@@ -106,7 +139,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Diagnostics> {
     if bytes.len() as u64 > MAX_BYTES {
         let got = format!("{} bytes", metadata.len().max(MAX_BYTES + 1));
         return Err(whole_file(
-            &format!("an experiment file of at most {MAX_BYTES} bytes"),
+            &format!("a file of at most {MAX_BYTES} bytes"),
             got,
         ));
     }
@@ -150,26 +183,25 @@ fn end_of(text: &str) -> Position {
     }
 }
 
-fn or_empty(faults: Vec<Diagnostic>) -> Vec<Diagnostic> {
+fn or_empty(faults: Vec<Diagnostic>, kind: Kind<'_>) -> Vec<Diagnostic> {
     if !faults.is_empty() {
         return faults;
     }
-    let hint = "docs/EXPERIMENT_FORMAT.md has a complete example".to_owned();
+    let hint = format!("{} has a complete example", kind.page);
     let got = "an empty file".to_owned();
-    vec![fault(Position::START, "an experiment", got, Some(hint))]
+    vec![fault(Position::START, kind.noun, got, Some(hint))]
 }
 
 /// A syntax error that the parser with places let pass.
 fn second_opinion(text: &str) -> Option<Diagnostic> {
     let error = serde_yaml::from_str::<serde_yaml::Value>(text).err()?;
-    let mut diagnostic = typed(&error);
-    diagnostic.expected = "YAML".into();
+    let mut diagnostic = typed(&error, "YAML");
     diagnostic.hint = Some(tree::QUOTES_HINT.into());
     Some(diagnostic)
 }
 
 /// A fault that only the typed read saw.
-fn typed(error: &serde_yaml::Error) -> Diagnostic {
+fn typed(error: &serde_yaml::Error, expected: &str) -> Diagnostic {
     let position = error.location().map_or(Position::START, |place| Position {
         line: place.line(),
         column: place.column(),
@@ -177,7 +209,7 @@ fn typed(error: &serde_yaml::Error) -> Diagnostic {
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or_default();
     let got = format!("an error ({})", printable(what));
-    fault(position, "an experiment", got, None)
+    fault(position, expected, got, None)
 }
 
 fn fault(position: Position, expected: &str, got: String, hint: Option<String>) -> Diagnostic {

@@ -5,6 +5,7 @@
 //! only follows from a value that could not be read.
 
 mod arms;
+mod claims;
 mod control;
 mod looks;
 mod output;
@@ -12,7 +13,7 @@ mod setup;
 mod workload;
 
 use super::diagnostic::printable;
-use super::model::{Experiment, MAX_ROUNDS, MIN_ROUNDS, SCHEMA};
+use super::model::{Experiment, MAX_ROUNDS, MIN_ROUNDS, SCHEMA, Verdict};
 use super::report::Report;
 
 /// Longest name that becomes part of a file name.
@@ -29,26 +30,26 @@ pub(crate) fn check(experiment: &Experiment, report: &mut Report) {
     control::check(experiment, report);
     workload::check(experiment, report);
     output::check(experiment, report);
+    claims::check(experiment, report);
     limits(experiment, report);
     looks::check(experiment, report);
-    rule(experiment, report);
+    verdict(&experiment.verdict, report);
 }
 
 fn head(experiment: &Experiment, report: &mut Report) {
-    if experiment.schema != SCHEMA {
-        let hint = (experiment.schema > SCHEMA)
-            .then(|| "the file was written for a newer bench-run".to_owned());
-        report.value(
-            "schema",
-            &SCHEMA.to_string(),
-            &experiment.schema.to_string(),
-            hint,
-        );
+    schema_and_name((experiment.schema, SCHEMA), &experiment.name, report);
+    not_blank("question", &experiment.question, report);
+}
+
+/// The first keys of every definition file; `schema` is what stands there and what is known.
+pub(crate) fn schema_and_name((got, known): (u32, u32), name: &str, report: &mut Report) {
+    if got != known {
+        let hint = (got > known).then(|| "the file was written for a newer bench-run".to_owned());
+        report.value("schema", &known.to_string(), &got.to_string(), hint);
     }
-    if let Some((expected, got)) = file_name_fault(&experiment.name) {
+    if let Some((expected, got)) = file_name_fault(name) {
         report.value("name", &expected, &got, None);
     }
-    not_blank("question", &experiment.question, report);
 }
 
 fn limits(experiment: &Experiment, report: &mut Report) {
@@ -91,8 +92,8 @@ fn limits(experiment: &Experiment, report: &mut Report) {
     );
 }
 
-fn rule(experiment: &Experiment, report: &mut Report) {
-    let verdict = &experiment.verdict;
+/// The decision rule's numbers.
+pub(crate) fn verdict(verdict: &Verdict, report: &mut Report) {
     positive(
         "verdict.threshold_pct",
         verdict.threshold_pct,
@@ -118,7 +119,7 @@ fn seconds(path: &str, value: u64, least: u64, report: &mut Report) {
 }
 
 /// Text with at least one visible character. True when it has.
-fn not_blank(path: &str, text: &str, report: &mut Report) -> bool {
+pub(crate) fn not_blank(path: &str, text: &str, report: &mut Report) -> bool {
     let blank = text.trim().is_empty();
     if blank {
         report.value(path, "text", "empty text", None);

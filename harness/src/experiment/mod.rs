@@ -3,10 +3,11 @@
 //! `model` is the definition. `load` finds every error at once with its line:
 //! `tree` keeps the places, `grammar` holds the tree against the schema, `meaning`
 //! checks what no schema can say, `report` and `diagnostic` collect and show.
-//! `matrix` expands cells, `nulls` names the null arms, `control` the control arm, `template` fills command lines, `expand` fills in
+//! `claim` is what somebody published. `matrix` expands cells, `nulls` names the null arms, `control` the control arm, `template` fills command lines, `expand` fills in
 //! `${VAR}`, `condition` reads `'> 0'`, `schema` writes the JSON Schema. Nothing
 //! here starts a process.
 
+pub mod claim;
 pub mod condition;
 pub mod control;
 pub mod diagnostic;
@@ -15,10 +16,10 @@ mod grammar;
 mod key_path;
 pub mod load;
 pub mod matrix;
-mod meaning;
+pub(crate) mod meaning;
 pub mod model;
 pub mod nulls;
-mod report;
+pub(crate) mod report;
 pub mod schema;
 pub mod template;
 mod tree;

@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::claim::Claims;
 use super::control::Control;
 
 /// The schema number this program writes and reads.
@@ -71,6 +72,10 @@ pub struct Experiment {
     /// What an attempt's output must say before any time is looked at.
     #[serde(default)]
     pub expect: Expect,
+    /// Effects that somebody published; each gets a verdict of its own, and the gate does
+    /// not look at them.
+    #[serde(default, skip_serializing_if = "Claims::is_empty")]
+    pub claim: Claims,
     /// Rounds per cell.
     #[serde(default = "default_rounds")]
     pub rounds: u32,

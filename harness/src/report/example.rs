@@ -66,6 +66,7 @@ pub(crate) fn analysis(record: &Record) -> Analysis {
         suite: suite_lines(plan),
         controls: vec![],
         data,
+        claims: Vec::new(),
         counts: counts(record),
         dropped: dropped(record),
         gate: GateOutcome::Regressed,

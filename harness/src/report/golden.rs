@@ -3,10 +3,11 @@
 use super::example;
 use super::model::ReportModel;
 use super::{markdown, terminal};
-use crate::analysis::model::{Analysis, GateOutcome};
+use crate::analysis::model::{Analysis, GateOutcome, JudgedClaim};
 use crate::experiment::model::Scalar;
 use crate::record::format::{Attempt, Outcome};
 use crate::record::reader::Record;
+use crate::verdict::claim::ClaimVerdict;
 use crate::verdict::rule::{OtherEstimators, Verdict};
 
 const VERDICTS: [(Verdict, &str); 9] = [
@@ -320,4 +321,35 @@ fn ten_thousand_attempts_take_less_than_a_second() {
     );
     assert!(text.contains("| base | 1250 |"));
     assert!((read + rendered).as_secs_f64() < 1.0);
+}
+
+#[test]
+fn a_claim_has_a_column_and_a_sentence_and_no_claim_has_neither() {
+    let record = example::record();
+    let mut analysis = example::analysis(&record);
+    let without = model(&record, &analysis);
+    assert!(!markdown::render(&without).unwrap().contains("claim"));
+    assert!(!terminal::table(&without, 200, false).contains("claim"));
+    analysis.claims = vec![JudgedClaim {
+        cell: "2048".into(),
+        candidate: "main".into(),
+        metric: "decode_tok_s".into(),
+        change_pct: -1.3,
+        source: "a release note".into(),
+        verdict: ClaimVerdict::Confirmed,
+        sentence: "A release note says it.".into(),
+    }];
+    let with = model(&record, &analysis);
+    let text = markdown::render(&with).unwrap();
+    assert_tables_are_whole(&text);
+    assert!(text.contains("- **confirmed** in `2048`: A release note says it."));
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.ends_with("| −1.30 %: confirmed |"))
+        .collect();
+    assert_eq!(rows.len(), 1, "{text}");
+    assert!(rows[0].starts_with("|  | main |"), "{rows:?}");
+    let table = terminal::table(&with, 200, false);
+    assert!(table.contains("claim confirmed: 2048: A release note says it."));
+    assert!(table.contains("−1.30 %: confirmed"), "{table}");
 }

@@ -7,9 +7,18 @@ use serde::Serialize;
 
 use super::calibration::Page;
 use super::escape;
+use super::junit::Suite;
 use super::model::ReportModel;
+use super::replay::ReplayModel;
 
+/// The part that every report has once per metric.
+const METRIC: (&str, &str) = (
+    "metric.md.j2",
+    include_str!("../../../templates/metric.md.j2"),
+);
 const REPORT: &str = include_str!("../../../templates/report.md.j2");
+const REPLAY: &str = include_str!("../../../templates/replay.md.j2");
+const JUNIT: &str = include_str!("../../../templates/junit.xml.j2");
 const CI_SUMMARY: &str = include_str!("../../../templates/ci_summary.md.j2");
 
 const CALIBRATION: &str = include_str!("../../../templates/calibration.md.j2");
@@ -30,6 +39,14 @@ pub fn render(model: &ReportModel) -> Result<String, TemplateError> {
     fill("report.md.j2", REPORT, model)
 }
 
+/// The report of measurements made elsewhere as Markdown.
+///
+/// # Errors
+/// As [`render`].
+pub fn render_replay(model: &ReplayModel) -> Result<String, TemplateError> {
+    fill("replay.md.j2", REPLAY, model)
+}
+
 /// A short table and one sentence, for the step summary of a CI run.
 ///
 /// # Errors
@@ -44,6 +61,11 @@ pub fn ci_summary(model: &ReportModel) -> Result<String, TemplateError> {
 /// As [`render`].
 pub fn calibration(page: &Page) -> Result<String, TemplateError> {
     fill("calibration.md.j2", CALIBRATION, page)
+}
+
+/// Verdicts as JUnit XML, escaped as XML is.
+pub(super) fn fill_junit(suite: &Suite) -> Result<String, TemplateError> {
+    fill("junit.xml.j2", JUNIT, suite)
 }
 
 fn fill(
@@ -64,7 +86,14 @@ fn fill(
     let mut environment = Environment::new();
     environment.set_syntax(syntax);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_auto_escape_callback(|_| AutoEscape::Custom("markdown".into()));
+    environment.set_auto_escape_callback(|name| {
+        if name.ends_with(".xml.j2") {
+            // The five characters of XML; numeric references for the others it escapes.
+            AutoEscape::Html
+        } else {
+            AutoEscape::Custom("markdown".into())
+        }
+    });
     environment.set_formatter(escaped);
     environment.add_filter("code", |raw: String| {
         Value::from_safe_string(escape::code(&raw))
@@ -76,14 +105,17 @@ fn fill(
         Value::from_safe_string(escape::fence(&raw, &language))
     });
     environment
-        .add_template(name, source)
+        .add_template(METRIC.0, METRIC.1)
+        .and_then(|()| environment.add_template(name, source))
         .and_then(|()| environment.get_template(name)?.render(Serde(model)))
         .map_err(faulty)
 }
 
-/// Prints a value as text that Markdown shows as it is.
-fn escaped(out: &mut Output<'_>, _: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
-    if value.is_safe() {
+/// Prints a value as text that Markdown, or XML, shows as it is.
+fn escaped(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+    if *state.auto_escape() == AutoEscape::Html {
+        minijinja::escape_formatter(out, state, value)
+    } else if value.is_safe() {
         write!(out, "{value}").map_err(Error::from)
     } else {
         out.write_str(&escape::text(&value.to_string()))

@@ -4,18 +4,21 @@
 //! `table` are its parts; `words` and `escape` spell. The same record gives the
 //! same bytes: no clock, no time zone, no unordered map.
 
+pub mod annotations;
 pub mod calibration;
 pub mod escape;
 #[cfg(test)]
 pub(crate) mod example;
 #[cfg(test)]
 mod golden;
+pub mod junit;
 pub mod markdown;
 pub mod method;
 pub mod model;
 pub mod outcomes;
 pub mod plot;
 pub mod publish;
+pub mod replay;
 pub mod reproduce;
 pub mod table;
 pub mod terminal;

@@ -11,7 +11,7 @@ use super::outcomes::{self, Outcomes};
 use super::reproduce::{self, Reproduce};
 use super::table::{self, MetricSection};
 use super::words;
-use crate::analysis::model::Analysis;
+use crate::analysis::model::{Analysis, JudgedClaim};
 use crate::experiment::matrix;
 use crate::record::format::{Plan, PlannedArm, PlannedBuild};
 use crate::record::reader::Record;
@@ -35,6 +35,8 @@ pub struct ReportModel {
     pub verdicts: Vec<VerdictLine>,
     /// What became of the positive control, one sentence per cell and metric that must find it.
     pub controls: Vec<ControlLine>,
+    /// One per published effect and cell that it is about.
+    pub claims: Vec<ClaimLine>,
     /// Things the reader must know.
     pub notes: Vec<String>,
     /// Every arm and null arm.
@@ -90,6 +92,17 @@ pub struct SkippedLine {
     pub reason: String,
 }
 
+/// What became of a published effect.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ClaimLine {
+    /// The cell.
+    pub cell: String,
+    /// In one or two words.
+    pub verdict: &'static str,
+    /// Who said what, and what was measured.
+    pub sentence: String,
+}
+
 /// One arm.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ArmLine {
@@ -139,12 +152,13 @@ impl ReportModel {
             gate_sentence: analysis.gate_sentence.clone(),
             verdicts: verdict_lines(&analysis.judgements),
             controls: control_lines(analysis),
+            claims: analysis.claims.iter().map(claim_line).collect(),
             notes,
             arms: plan.arms.iter().map(|arm| arm_line(plan, arm)).collect(),
             environment: method::environment(record),
             method: method::method(record, analysis),
             skipped: skipped_lines(plan),
-            metrics: table::sections(plan, analysis),
+            metrics: table::sections(&plan.experiment.metrics, analysis),
             outcomes: outcomes::outcomes(record, analysis),
             reproduce: reproduce::reproduce(plan),
             data: match stem {
@@ -181,7 +195,7 @@ fn skipped_lines(plan: &Plan) -> Vec<SkippedLine> {
 }
 
 /// What decides comes first: gated judgements, or all where none is gated.
-fn verdict_lines(judgements: &[Judgement]) -> Vec<VerdictLine> {
+pub(crate) fn verdict_lines(judgements: &[Judgement]) -> Vec<VerdictLine> {
     let any_gated = judgements.iter().any(|j| j.gated);
     judgements
         .iter()
@@ -209,6 +223,14 @@ fn control_lines(analysis: &Analysis) -> Vec<ControlLine> {
             sentence: check.sentence.clone(),
         })
         .collect()
+}
+
+fn claim_line(claim: &JudgedClaim) -> ClaimLine {
+    ClaimLine {
+        cell: claim.cell.clone(),
+        verdict: words::claim(claim.verdict),
+        sentence: claim.sentence.clone(),
+    }
 }
 
 fn arm_line(plan: &Plan, arm: &PlannedArm) -> ArmLine {

@@ -13,9 +13,11 @@ use super::markdown::{self, TemplateError};
 use super::model::{ReportModel, default_stem};
 use super::plot::canvas::PlotError;
 use super::plot::figure::figures;
+use super::replay::{self, Inputs, ReplayModel};
 use crate::analysis::model::Analysis;
 use crate::record::reader::Record;
 use crate::record::store::{ATTEMPTS_FILE, HOST_FILE, PLAN_FILE, SEAL_FILE};
+use crate::replay::judge::Judged;
 
 /// A published report with its record is at most this large, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -122,15 +124,64 @@ pub fn write(
     }
     let report = to.folder.join(format!("{stem}.md"));
     files.push((report.clone(), text.into_bytes()));
+    put(&files, to)?;
+    Ok(report)
+}
+
+/// Writes the report of measurements made elsewhere; gives the path of its Markdown file.
+/// With a record, the CSV and its mapping are copied beside the pictures.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_replay(
+    judged: &Judged,
+    inputs: &Inputs,
+    to: &Destination<'_>,
+) -> Result<PathBuf, PublishError> {
+    let model = ReplayModel::new(judged, inputs);
+    let data = to.folder.join(&model.data);
+    let mut files: Vec<(PathBuf, Vec<u8>)> = replay::pictures(judged)?
+        .into_iter()
+        .map(|figure| (data.join(figure.file), figure.svg.into_bytes()))
+        .collect();
     if to.with_record {
-        check_size(&files)?;
+        for input in [&inputs.csv, &inputs.mapping] {
+            let there = data.join(&input.file);
+            refuse_other(&there, &input.bytes)?;
+            files.push((there, input.bytes.clone()));
+        }
     }
-    check_private(&files, to.private)?;
-    fs::create_dir_all(&data).map_err(failed("create", &data))?;
-    for (path, bytes) in &files {
+    let report = to.folder.join(format!("{}.md", replay::stem(judged)));
+    files.push((
+        report.clone(),
+        markdown::render_replay(&model)?.into_bytes(),
+    ));
+    put(&files, to)?;
+    Ok(report)
+}
+
+/// Checks everything, then writes everything.
+fn put(files: &[(PathBuf, Vec<u8>)], to: &Destination<'_>) -> Result<(), PublishError> {
+    if to.with_record {
+        check_size(files)?;
+    }
+    check_private(files, to.private)?;
+    for (path, bytes) in files {
+        let folder = path.parent().unwrap_or(to.folder);
+        fs::create_dir_all(folder).map_err(failed("create", folder))?;
         write_file(path, bytes)?;
     }
-    Ok(report)
+    Ok(())
+}
+
+/// A record's file that is there already must be the same.
+fn refuse_other(there: &Path, bytes: &[u8]) -> Result<(), PublishError> {
+    if fs::read(there).is_ok_and(|old| old != bytes) {
+        return Err(PublishError::Different {
+            path: there.to_owned(),
+        });
+    }
+    Ok(())
 }
 
 /// The first stem that is free or belongs to this record. A report names its plan's hash.
@@ -165,9 +216,7 @@ fn record_files(record: &Record, data: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>,
             }
             Err(error) => return Err(failed("read", &from)(error)),
         };
-        if fs::read(&to).is_ok_and(|there| there != bytes) {
-            return Err(PublishError::Different { path: to });
-        }
+        refuse_other(&to, &bytes)?;
         files.push((to, bytes));
     }
     Ok(files)

@@ -1,11 +1,11 @@
 //! The tables of one metric: values and verdicts, power, other estimators.
 
+use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::words::{self, Scale, Tone};
-use crate::analysis::model::Analysis;
-use crate::experiment::model::Better;
-use crate::record::format::Plan;
+use crate::analysis::model::{Analysis, JudgedClaim};
+use crate::experiment::model::{Better, Metric};
 use crate::stats::quantile::{median, range};
 use crate::unit;
 use crate::verdict::control::ControlCheck;
@@ -22,6 +22,8 @@ pub struct MetricSection {
     pub better: &'static str,
     /// Whether the gate decides on it.
     pub gated: bool,
+    /// Whether somebody claimed an effect on it: rows then have a claim to show.
+    pub claimed: bool,
     /// One row per cell and arm, in the plan's order.
     pub rows: Vec<Row>,
     /// What the rule could see; one row per judgement.
@@ -34,6 +36,8 @@ pub struct MetricSection {
     pub disagreements: Vec<String>,
     /// What the names of its plots begin with; `None` where there are no plots.
     pub plots: Option<String>,
+    /// Whether one of them shows the session over time.
+    pub drift: bool,
 }
 
 /// One arm in one cell.
@@ -57,6 +61,8 @@ pub struct Row {
     pub detectable: String,
     /// In one or a few words; empty for the base and null arms.
     pub verdict: &'static str,
+    /// Claimed changes with what became of them, such as `−50.00 %: confirmed`; may be empty.
+    pub claim: String,
     /// How the verdict is coloured, where there is one.
     #[serde(skip)]
     pub tone: Option<Tone>,
@@ -103,9 +109,12 @@ pub struct OthersRow {
 }
 
 /// One section per metric of the experiment, in its order.
-pub(crate) fn sections(plan: &Plan, analysis: &Analysis) -> Vec<MetricSection> {
-    let metrics = plan.experiment.metrics.iter();
+pub(crate) fn sections(
+    metrics: &IndexMap<String, Metric>,
+    analysis: &Analysis,
+) -> Vec<MetricSection> {
     metrics
+        .iter()
         .map(|(name, metric)| {
             let data: Vec<&CellData> = analysis.data.iter().filter(|d| d.metric == *name).collect();
             let judgements: Vec<&Judgement> = analysis
@@ -113,7 +122,7 @@ pub(crate) fn sections(plan: &Plan, analysis: &Analysis) -> Vec<MetricSection> {
                 .iter()
                 .filter(|j| j.metric == *name)
                 .collect();
-            let scale = scale(plan, name, &data);
+            let scale = scale(metrics, name, &data);
             let controls: Vec<&ControlCheck> = analysis
                 .controls
                 .iter()
@@ -124,25 +133,30 @@ pub(crate) fn sections(plan: &Plan, analysis: &Analysis) -> Vec<MetricSection> {
                 unit: scale.unit.clone(),
                 better: words::better(metric.better),
                 gated: metric.gate,
-                rows: rows(&data, &judgements, &controls, &scale),
+                claimed: analysis.claims.iter().any(|claim| claim.metric == *name),
+                rows: with_claims(
+                    rows(&data, &judgements, &controls, &scale),
+                    name,
+                    &analysis.claims,
+                ),
                 power: judgements.iter().filter_map(|j| power_row(j)).collect(),
                 others: judgements
                     .iter()
-                    .filter(|_| at_length(plan, name))
+                    .filter(|_| at_length(metrics, name))
                     .filter_map(|j| others_row(j))
                     .collect(),
                 suite: suite(analysis, name),
                 disagreements: judgements.iter().filter_map(|j| disagreement(j)).collect(),
-                plots: (at_length(plan, name) && data.iter().any(|cell| has_values(cell)))
+                plots: (at_length(metrics, name) && data.iter().any(|cell| has_values(cell)))
                     .then(|| slug(name)),
+                drift: true,
             }
         })
         .collect()
 }
 
 /// Whether a metric is shown at length, with plots: the gated ones, or all where none is gated.
-pub(crate) fn at_length(plan: &Plan, metric: &str) -> bool {
-    let metrics = &plan.experiment.metrics;
+pub(crate) fn at_length(metrics: &IndexMap<String, Metric>, metric: &str) -> bool {
     metrics.get(metric).is_some_and(|metric| metric.gate)
         || metrics.values().all(|metric| !metric.gate)
 }
@@ -156,8 +170,8 @@ pub(crate) fn slug(name: &str) -> String {
 }
 
 /// The unit of a metric's values, scaled to the largest of them.
-pub(crate) fn scale(plan: &Plan, metric: &str, data: &[&CellData]) -> Scale {
-    let given = plan.experiment.metrics.get(metric);
+pub(crate) fn scale(metrics: &IndexMap<String, Metric>, metric: &str, data: &[&CellData]) -> Scale {
+    let given = metrics.get(metric);
     let unit = given.map_or_else(|| unit::metric_unit(metric), |given| given.unit_of(metric));
     let values: Vec<f64> = data
         .iter()
@@ -199,6 +213,23 @@ fn rows(
     rows
 }
 
+/// Puts what was claimed about an arm in a cell into its row.
+fn with_claims(mut rows: Vec<Row>, metric: &str, claims: &[JudgedClaim]) -> Vec<Row> {
+    for row in &mut rows {
+        let about = claims.iter().filter(|claim| {
+            (claim.metric.as_str(), &claim.cell, &claim.candidate) == (metric, &row.cell, &row.arm)
+        });
+        let texts: Vec<String> = about
+            .map(|claim| {
+                let change = unit::signed_pct(claim.change_pct);
+                format!("{change}: {}", words::claim(claim.verdict))
+            })
+            .collect();
+        row.claim = texts.join("; ");
+    }
+    rows
+}
+
 fn row(cell: &CellData, arm: usize, judgements: &[&Judgement], scale: &Scale) -> Row {
     let copy = &cell.arms[arm];
     let values = values(cell, arm);
@@ -236,6 +267,7 @@ fn row(cell: &CellData, arm: usize, judgements: &[&Judgement], scale: &Scale) ->
             .map(|power| words::size_pct(power.detectable))
             .unwrap_or_default(),
         verdict: judgement.map_or("", |j| words::verdict(j.verdict)),
+        claim: String::new(),
         tone: judgement.map(|j| words::tone(j.verdict)),
     }
 }
@@ -278,6 +310,7 @@ fn absent_row(judgement: &Judgement, first: bool) -> Row {
         null: String::new(),
         detectable: String::new(),
         verdict: words::verdict(judgement.verdict),
+        claim: String::new(),
         tone: Some(words::tone(judgement.verdict)),
     }
 }

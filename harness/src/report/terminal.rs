@@ -6,8 +6,9 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
 use super::escape::one_line;
-use super::model::ReportModel;
+use super::model::{ReportModel, VerdictLine};
 use super::outcomes::CountLine;
+use super::replay::ReplayModel;
 use super::table::{MetricSection, Row};
 use super::words::Tone;
 use crate::analysis::model::ArmCounts;
@@ -19,16 +20,7 @@ use crate::analysis::model::ArmCounts;
 pub fn table(model: &ReportModel, width: u16, colours: bool) -> String {
     let mut out = String::new();
     for section in &model.metrics {
-        // Writing to a String cannot fail, here and below.
-        let _ = writeln!(out, "{}", heading(section));
-        let _ = writeln!(out, "{}", metric_table(section, width, colours));
-        for line in &section.suite {
-            let _ = writeln!(out, "{}", one_line(line));
-        }
-        for line in &section.disagreements {
-            let _ = writeln!(out, "note: {}", one_line(line));
-        }
-        out.push('\n');
+        push_section(&mut out, section, width, colours);
     }
     for CountLine { counts, .. } in &model.outcomes.counts {
         let unused = unused(counts);
@@ -36,24 +28,107 @@ pub fn table(model: &ReportModel, width: u16, colours: bool) -> String {
             let _ = writeln!(out, "{}: {unused}", one_line(&counts.arm));
         }
     }
-    for note in &model.notes {
-        let _ = writeln!(out, "note: {}", one_line(note));
-    }
-    for line in &model.verdicts {
-        let (cell, sentence) = (one_line(&line.cell), one_line(&line.sentence));
-        let _ = writeln!(out, "{cell}: {sentence}");
-    }
+    push_notes(&mut out, &model.notes);
     for line in &model.controls {
         let (cell, sentence) = (one_line(&line.cell), one_line(&line.sentence));
         let _ = writeln!(out, "{cell}: {sentence}");
     }
-    let _ = writeln!(
-        out,
-        "gate: {}. {}",
-        model.gate,
-        one_line(&model.gate_sentence)
+    for claim in &model.claims {
+        let (cell, sentence) = (one_line(&claim.cell), one_line(&claim.sentence));
+        let _ = writeln!(out, "claim {}: {cell}: {sentence}", claim.verdict);
+    }
+    push_answer(
+        &mut out,
+        &model.verdicts,
+        (model.gate, &model.gate_sentence),
     );
     out
+}
+
+/// The same for measurements made elsewhere, with the named rules beside ours.
+#[must_use]
+pub fn replay_table(model: &ReplayModel, width: u16, colours: bool) -> String {
+    let mut out = String::new();
+    for section in &model.metrics {
+        push_section(&mut out, section, width, colours);
+    }
+    for rule in &model.named {
+        let mut table = Table::new();
+        table
+            .load_style(UTF8_FULL_CONDENSED)
+            .force_no_tty()
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(width)
+            .set_header([
+                "cell",
+                "candidate",
+                "n",
+                "change",
+                "null",
+                rule.name,
+                "our rule",
+            ]);
+        for row in &rule.rows {
+            let n = row.rounds.to_string();
+            let columns: [&str; 7] = [
+                &row.cell,
+                &row.candidate,
+                &n,
+                &row.change,
+                &row.null,
+                row.outcome,
+                row.ours,
+            ];
+            table.add_row(columns.map(one_line));
+        }
+        // Writing to a String cannot fail, here and below.
+        let _ = writeln!(out, "{}\n", table.trim_fmt());
+    }
+    for row in &model.refused {
+        let _ = writeln!(
+            out,
+            "refused: line {}, round {} of {}, {}: {}",
+            row.line,
+            one_line(&row.round),
+            one_line(&row.cell),
+            one_line(&row.arm),
+            one_line(&row.reason)
+        );
+    }
+    push_notes(&mut out, &model.notes);
+    push_notes(&mut out, &model.disagreements);
+    push_answer(
+        &mut out,
+        &model.verdicts,
+        (model.gate, &model.gate_sentence),
+    );
+    out
+}
+
+fn push_section(out: &mut String, section: &MetricSection, width: u16, colours: bool) {
+    // Writing to a String cannot fail, here and below.
+    let _ = writeln!(out, "{}", heading(section));
+    let _ = writeln!(out, "{}", metric_table(section, width, colours));
+    for line in &section.suite {
+        let _ = writeln!(out, "{}", one_line(line));
+    }
+    push_notes(out, &section.disagreements);
+    out.push('\n');
+}
+
+fn push_notes(out: &mut String, notes: &[String]) {
+    for note in notes {
+        let _ = writeln!(out, "note: {}", one_line(note));
+    }
+}
+
+/// Every verdict, and the gate last.
+fn push_answer(out: &mut String, verdicts: &[VerdictLine], (gate, sentence): (&str, &str)) {
+    for line in verdicts {
+        let (cell, sentence) = (one_line(&line.cell), one_line(&line.sentence));
+        let _ = writeln!(out, "{cell}: {sentence}");
+    }
+    let _ = writeln!(out, "gate: {gate}. {}", one_line(sentence));
 }
 
 fn heading(section: &MetricSection) -> String {
@@ -76,6 +151,7 @@ const LAYOUTS: [&[Column]; 3] = [
         Column::Null,
         Column::Detectable,
         Column::Verdict,
+        Column::Claim,
     ],
     &[
         Column::Cell,
@@ -84,6 +160,7 @@ const LAYOUTS: [&[Column]; 3] = [
         Column::Value,
         Column::Change,
         Column::Verdict,
+        Column::Claim,
     ],
     &[
         Column::Cell,
@@ -91,6 +168,7 @@ const LAYOUTS: [&[Column]; 3] = [
         Column::Median,
         Column::Change,
         Column::Verdict,
+        Column::Claim,
     ],
 ];
 
@@ -105,6 +183,7 @@ enum Column {
     Null,
     Detectable,
     Verdict,
+    Claim,
 }
 
 impl Column {
@@ -119,11 +198,15 @@ impl Column {
             Column::Null => "null",
             Column::Detectable => "detectable",
             Column::Verdict => "verdict",
+            Column::Claim => "claim",
         }
     }
 
     fn is_number(self) -> bool {
-        !matches!(self, Column::Cell | Column::Arm | Column::Verdict)
+        !matches!(
+            self,
+            Column::Cell | Column::Arm | Column::Verdict | Column::Claim
+        )
     }
 
     fn text(self, row: &Row) -> String {
@@ -138,6 +221,7 @@ impl Column {
             Column::Null => &row.null,
             Column::Detectable => &row.detectable,
             Column::Verdict => row.verdict,
+            Column::Claim => &row.claim,
         };
         one_line(text)
     }
@@ -155,12 +239,13 @@ fn metric_table(section: &MetricSection, width: u16, colours: bool) -> String {
         // Each column has a blank on both sides and a line; one more line closes the row.
         content + 3 * columns.len() < usize::from(width)
     };
-    let last = LAYOUTS[LAYOUTS.len() - 1];
-    let columns = LAYOUTS
-        .into_iter()
+    let shown = |column: &Column| section.claimed || !matches!(column, Column::Claim);
+    let layouts = LAYOUTS.map(|columns| columns.iter().copied().filter(shown).collect::<Vec<_>>());
+    let columns = layouts
+        .iter()
         .find(|columns| fits(columns))
-        .unwrap_or(last);
-    let mut table = build(section, columns, colours);
+        .or(layouts.last());
+    let mut table = build(section, columns.map_or(&[], Vec::as_slice), colours);
     table
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(width);

@@ -7,6 +7,7 @@ use crate::experiment::model::Better;
 use crate::record::format::PlannedFixture;
 use crate::unit;
 use crate::verdict::change::own_pct;
+use crate::verdict::claim::ClaimVerdict;
 use crate::verdict::rule::{Estimate, NullBand, Verdict};
 
 /// The verdict as readers see it.
@@ -22,6 +23,17 @@ pub fn verdict(verdict: Verdict) -> &'static str {
         Verdict::Identical => "identical",
         Verdict::Unresolved => "unresolved",
         Verdict::Invalid => "invalid",
+    }
+}
+
+/// What became of a claim, as readers see it.
+#[must_use]
+pub fn claim(verdict: ClaimVerdict) -> &'static str {
+    match verdict {
+        ClaimVerdict::Confirmed => "confirmed",
+        ClaimVerdict::Smaller => "smaller",
+        ClaimVerdict::Contradicted => "contradicted",
+        ClaimVerdict::NotResolvable => "not resolvable",
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod beside;
 pub mod change;
+pub mod claim;
 mod columns;
 pub mod control;
 pub mod decide;
@@ -12,6 +13,7 @@ pub mod decide;
 mod example;
 pub mod foresight;
 mod measure;
+pub mod named_rule;
 mod noise;
 pub mod null_check;
 mod permutation;

@@ -111,6 +111,7 @@ impl Project {
             .current_dir(self.root())
             .env("BENCH_RUN_CACHE", self.root().join("cache"))
             .env_remove("GITHUB_STEP_SUMMARY")
+            .env_remove("GITHUB_ACTIONS")
             .stdin(std::process::Stdio::null());
         command
     }

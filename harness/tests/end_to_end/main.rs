@@ -7,6 +7,7 @@ mod cache;
 mod calibrate;
 mod control;
 mod fixture;
+mod gate;
 mod history;
 mod looks;
 mod resume;

@@ -1,10 +1,13 @@
 //! From a record and its analysis to the pictures of a report.
 
+use indexmap::IndexMap;
+
 use super::canvas::PlotError;
 use super::palette::{Look, looks};
 use super::{changes, drift, rounds, values};
 use crate::analysis::model::Analysis;
-use crate::experiment::model::Better;
+use crate::experiment::model::{Better, Metric};
+use crate::record::format::Plan;
 use crate::record::reader::Record;
 use crate::report::table;
 use crate::report::words::Scale;
@@ -20,31 +23,83 @@ pub struct Figure {
     pub svg: String,
 }
 
+/// What is compared, as pictures need it: of a plan, or of measurements made elsewhere.
+#[derive(Debug, Clone)]
+pub struct Subject<'a> {
+    /// The metrics in reading order.
+    pub metrics: &'a IndexMap<String, Metric>,
+    /// Every arm in reading order, with the arm that it repeats.
+    pub arms: Vec<(&'a str, Option<&'a str>)>,
+    /// The arm that the others are compared with.
+    pub base: &'a str,
+}
+
+impl<'a> Subject<'a> {
+    /// What a plan compares.
+    #[must_use]
+    pub fn of_plan(plan: &'a Plan) -> Self {
+        let arms = plan.arms.iter();
+        Subject {
+            metrics: &plan.experiment.metrics,
+            arms: arms
+                .map(|arm| (arm.name.as_str(), arm.null_of.as_deref()))
+                .collect(),
+            base: &plan.experiment.base,
+        }
+    }
+
+    /// The metrics that are shown at length and have something to show.
+    fn views<'b>(&'b self, analysis: &'b Analysis) -> Vec<MetricView<'b>> {
+        let metrics = self.metrics.iter();
+        let views = metrics
+            .filter(|(name, _)| table::at_length(self.metrics, name))
+            .map(|(name, metric)| MetricView::new(self, analysis, name, metric.better));
+        views.filter(|view| !view.cells.is_empty()).collect()
+    }
+}
+
 /// All pictures of a report, in the order in which it shows them: four for each
 /// metric that is shown at length.
 ///
 /// # Errors
 /// [`PlotError`] only by a fault of this program.
 pub fn figures(record: &Record, analysis: &Analysis) -> Result<Vec<Figure>, PlotError> {
-    let plan = &record.plan;
+    let subject = Subject::of_plan(&record.plan);
     let mut figures = Vec::new();
-    for (name, metric) in &plan.experiment.metrics {
-        let view = MetricView::new(record, analysis, name, metric.better);
-        if !table::at_length(plan, name) || view.cells.is_empty() {
-            continue;
-        }
-        let slug = table::slug(name);
-        for (what, svg) in [
-            ("changes", changes::draw(&view)?),
-            ("rounds", rounds::draw(&view)?),
-            ("values", values::draw(&view)?),
-            ("drift", drift::draw(&view, record, analysis)?),
-        ] {
-            let file = format!("{slug}-{what}.svg");
-            figures.push(Figure { file, svg });
-        }
+    for view in subject.views(analysis) {
+        figures.extend(of_view(&view)?);
+        figures.push(figure(
+            &view,
+            "drift",
+            drift::draw(&view, record, analysis)?,
+        ));
     }
     Ok(figures)
+}
+
+/// The pictures that need no time of day: three for each metric that is shown at length.
+///
+/// # Errors
+/// As [`figures`].
+pub fn comparisons(subject: &Subject<'_>, analysis: &Analysis) -> Result<Vec<Figure>, PlotError> {
+    let mut figures = Vec::new();
+    for view in subject.views(analysis) {
+        figures.extend(of_view(&view)?);
+    }
+    Ok(figures)
+}
+
+fn of_view(view: &MetricView<'_>) -> Result<[Figure; 3], PlotError> {
+    Ok([
+        figure(view, "changes", changes::draw(view)?),
+        figure(view, "rounds", rounds::draw(view)?),
+        figure(view, "values", values::draw(view)?),
+    ])
+}
+
+fn figure(view: &MetricView<'_>, what: &str, svg: String) -> Figure {
+    let file = format!("{}-{what}.svg", table::slug(view.name));
+    Figure { file, svg }
 }
 
 /// One metric as the pictures need it.
@@ -67,7 +122,12 @@ pub(super) struct CellView<'a> {
 }
 
 impl<'a> MetricView<'a> {
-    fn new(record: &'a Record, analysis: &'a Analysis, name: &'a str, better: Better) -> Self {
+    fn new(
+        subject: &'a Subject<'a>,
+        analysis: &'a Analysis,
+        name: &'a str,
+        better: Better,
+    ) -> Self {
         let data: Vec<&CellData> = analysis.data.iter().filter(|d| d.metric == name).collect();
         let judgements = || analysis.judgements.iter().filter(|j| j.metric == name);
         let cells = data
@@ -76,13 +136,13 @@ impl<'a> MetricView<'a> {
             .map(|data| CellView {
                 data,
                 judgements: judgements().filter(|j| j.cell == data.cell).collect(),
-                looks: cell_looks(record, data),
+                looks: cell_looks(subject, data),
             })
             .collect();
         MetricView {
             name,
             better,
-            scale: table::scale(&record.plan, name, &data),
+            scale: table::scale(subject.metrics, name, &data),
             gate_pct: judgements().next().map(|j| own_pct(better, j.tau)),
             cells,
         }
@@ -126,15 +186,10 @@ impl<'a> MetricView<'a> {
     }
 }
 
-/// Colours follow the plan, so an arm looks the same in every cell.
-fn cell_looks(record: &Record, data: &CellData) -> Vec<Look> {
-    let plan = &record.plan;
-    let arms: Vec<(&str, Option<&str>)> = plan
-        .arms
-        .iter()
-        .map(|arm| (arm.name.as_str(), arm.null_of.as_deref()))
-        .collect();
-    let looks = looks(&arms, &plan.experiment.base);
+/// Colours follow the reading order, so an arm looks the same in every cell.
+fn cell_looks(subject: &Subject<'_>, data: &CellData) -> Vec<Look> {
+    let arms = &subject.arms;
+    let looks = looks(arms, subject.base);
     let fallback = looks.first().copied().unwrap_or(Look {
         colour: super::palette::INK,
         ring: false,
