@@ -3,6 +3,7 @@
 //!
 //! Joins `record` (rows) and `verdict` (numbers); the only room that knows both.
 
+pub mod bisection;
 pub mod calibration;
 pub mod claims;
 pub mod from_record;

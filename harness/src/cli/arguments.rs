@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use super::bisect::BisectArgs;
 use super::calibrate::CalibrateArgs;
 use super::guard::GuardArgs;
 use super::slow_down::SlowDownArgs;
@@ -40,6 +41,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Turn a record's verdicts into an exit code for CI
     Gate(GateArgs),
+    /// Find the commit between two others with which an effect began
+    Bisect(BisectArgs),
     /// Judge measurements made elsewhere (CSV) by our rule and by named ones
     Replay(ReplayArgs),
     /// Run any command while the machine is quiet

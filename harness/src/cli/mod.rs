@@ -1,6 +1,7 @@
 //! The command line: one file per sub-command. The only room that prints.
 
 pub mod arguments;
+pub mod bisect;
 pub mod cache;
 pub mod calibrate;
 pub mod check;

@@ -10,6 +10,7 @@
 pub mod cache_root;
 pub mod checkout;
 pub mod error;
+pub mod line;
 pub mod lock;
 pub mod mirror;
 pub mod patch;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod bad_input;
+mod bisect;
 mod cache;
 mod calibrate;
 mod control;
