@@ -10,11 +10,15 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
+
+#[path = "build_kernels.rs"]
+mod build_kernels;
 
 /// What a build of the engine reads, relative to its folder.
-const INPUTS: [&str; 9] = [
+const INPUTS: [&str; 10] = [
     "build.rs",
+    "build_kernels.rs",
     "Cargo.toml",
     "src",
     "kernels",
@@ -27,12 +31,16 @@ const INPUTS: [&str; 9] = [
 
 const UNKNOWN: &str = "unknown";
 
-fn main() {
+fn main() -> ExitCode {
     let folder = PathBuf::from(variable("CARGO_MANIFEST_DIR").unwrap_or_else(|| ".".into()));
     println!("cargo:rerun-if-env-changed=MLXCEL_BUILD_COMMIT");
     println!("cargo:rerun-if-env-changed=MLXCEL_BUILD_DIRTY");
     for input in INPUTS.iter().filter(|input| folder.join(input).exists()) {
         println!("cargo:rerun-if-changed={input}");
+    }
+    if let Err(problem) = build_kernels::compile(&folder) {
+        println!("cargo:warning={problem}");
+        return ExitCode::FAILURE;
     }
     let git = Git::find(&folder);
     if let Some(git) = &git {
@@ -60,6 +68,7 @@ fn main() {
         .map(|(name, value)| field(name, value.as_deref().unwrap_or(UNKNOWN)))
         .collect();
     println!("cargo:rustc-env=MLXCEL_RECEIPT={}", receipt.join(" "));
+    ExitCode::SUCCESS
 }
 
 /// `name=value`; the receipt is split at spaces, so a value may hold none.

@@ -337,6 +337,15 @@ impl Engine {
         self.shared.backend.qmm_report()
     }
 
+    /// Bytes per second at which the device reads its memory, pass by pass; `None` where that is the
+    /// processor's own.
+    ///
+    /// # Errors
+    /// When the device has stopped.
+    pub fn read_bandwidth(&self) -> Result<Option<Vec<f64>>, BackendError> {
+        self.shared.backend.read_bandwidth()
+    }
+
     /// Layers whose cache is of the kind `cache_kind`.
     fn layers_of_kind(&self, cache_kind: usize) -> usize {
         let layers = self.shared.cache_shapes.iter();

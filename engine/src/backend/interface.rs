@@ -36,6 +36,8 @@ pub enum BackendChoice {
     Cuda,
     /// An AMD GPU.
     Rocm,
+    /// The GPU back end on the processor, for tests.
+    Sim,
 }
 
 // ---- weights ------------------------------------------------------------------------------------
@@ -455,6 +457,15 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// When the device has stopped.
     fn rewind(&self, sequence: SequenceId, undo: Vec<CacheUndo>) -> Result<(), BackendError>;
+
+    /// Reads much of the device's memory several times and gives the bytes per second of each pass;
+    /// `None` where that memory is the processor's own.
+    ///
+    /// # Errors
+    /// When the device has stopped or has no room for the buffer.
+    fn read_bandwidth(&self) -> Result<Option<Vec<f64>>, BackendError> {
+        Ok(None)
+    }
 
     /// What has been done for rewinding a sequence so far, by its steps that were read.
     fn undo_work(&self, sequence: SequenceId) -> UndoWork;

@@ -1,11 +1,14 @@
 //! From the user's choice to a device that takes weights.
 
 use crate::backend::interface::{Arithmetic, BackendChoice, DeviceBuilder};
-use crate::backend::{cpu, disabled};
+use crate::backend::{cpu, cuda, disabled, sim};
 use crate::error::LoadError;
 use crate::qmm::QmmSetup;
 
 /// Opens a device; `threads` is for the CPU, 0 means one a core.
+///
+/// `Auto` is the processor: a GPU is asked for by name, so that a report never depends on what else
+/// is in a machine.
 ///
 /// # Errors
 /// When this build or machine has no such back end.
@@ -16,17 +19,22 @@ pub fn open(
     qmm: QmmSetup,
 ) -> Result<Box<dyn DeviceBuilder>, LoadError> {
     require(choice)?;
-    cpu::open(arithmetic, threads, qmm)
+    match choice {
+        BackendChoice::Cuda => cuda::open(arithmetic),
+        BackendChoice::Sim => sim::open(arithmetic),
+        _ => cpu::open(arithmetic, threads, qmm),
+    }
 }
 
-/// Fails when this build has no such back end, before anything expensive is begun.
+/// Fails when this build or machine has no such back end, before anything expensive is begun.
 ///
 /// # Errors
 /// [`crate::error::BackendError::Unavailable`], naming it.
 pub fn require(choice: BackendChoice) -> Result<(), LoadError> {
     match choice {
         BackendChoice::Auto | BackendChoice::Cpu => Ok(()),
-        BackendChoice::Cuda => Err(disabled::unavailable("cuda")),
+        BackendChoice::Cuda => cuda::require(),
+        BackendChoice::Sim => sim::require(),
         BackendChoice::Rocm => Err(disabled::unavailable("rocm")),
     }
 }

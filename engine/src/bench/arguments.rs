@@ -110,6 +110,9 @@ pub enum BackendArgument {
     Cuda,
     /// An AMD GPU
     Rocm,
+    /// The GPU back end on the processor, for tests
+    #[value(hide = true)]
+    Sim,
 }
 
 impl BackendArgument {
@@ -120,6 +123,7 @@ impl BackendArgument {
             Self::Cpu => BackendChoice::Cpu,
             Self::Cuda => BackendChoice::Cuda,
             Self::Rocm => BackendChoice::Rocm,
+            Self::Sim => BackendChoice::Sim,
         }
     }
 }

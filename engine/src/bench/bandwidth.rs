@@ -27,6 +27,17 @@ pub struct ReadBandwidth {
     pub best: f64,
 }
 
+impl ReadBandwidth {
+    /// Of passes that a device timed itself, in bytes per second.
+    pub fn of(mut passes: Vec<f64>) -> Self {
+        passes.sort_by(f64::total_cmp);
+        Self {
+            median: passes.get(passes.len() / 2).copied().unwrap_or(0.0),
+            best: passes.last().copied().unwrap_or(0.0),
+        }
+    }
+}
+
 /// Reads a buffer on huge pages with `threads` threads, several times.
 pub fn probe(threads: usize) -> ReadBandwidth {
     probe_buffer(threads.max(1), BUFFER_BYTES)
@@ -96,6 +107,12 @@ mod tests {
             assert!(bandwidth.median.is_finite() && bandwidth.median > 0.0);
             assert!(bandwidth.best >= bandwidth.median);
         }
+    }
+
+    #[test]
+    fn of_a_devices_passes_the_median_and_the_best_count() {
+        let bandwidth = ReadBandwidth::of(vec![3.0, 1.0, 2.0]);
+        assert_eq!((bandwidth.median, bandwidth.best), (2.0, 3.0));
     }
 
     #[test]

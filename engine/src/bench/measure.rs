@@ -233,7 +233,10 @@ pub fn measure(
         pass,
         qmm: engine.qmm_report(),
         cache_bytes_per_token: engine.cache_bytes_at(depth),
-        bandwidth: bandwidth::probe(engine.device().units),
+        bandwidth: match engine.read_bandwidth()? {
+            Some(passes) => ReadBandwidth::of(passes),
+            None => bandwidth::probe(engine.device().units),
+        },
         peak_resident_bytes,
     })
 }

@@ -60,10 +60,14 @@ fn write_details(text: &mut String, m: &Measurement) -> std::fmt::Result {
         .collect();
     writeln!(
         text,
-        "[Kernels] {} on {}, {} threads, caches {}; {}",
+        "[Kernels] {} on {}, {} {}, caches {}; {}",
         device.backend,
         device.name,
         device.units,
+        match device.backend.as_str() {
+            "cpu" => "threads",
+            _ => "multiprocessors",
+        },
         m.kernels.kv_dtype,
         kernels.join(", ")
     )?;

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use super::exit_code::{FAILURE, SUCCESS};
 use super::progress::ByteProgress;
+use crate::Arithmetic;
+use crate::bench::arguments::BackendArgument;
 use crate::check::{CheckOptions, CheckReport, check};
-use crate::{Arithmetic, BackendChoice};
 
 /// Compare a folder's reference.safetensors with what the engine computes
 ///
@@ -18,6 +19,9 @@ pub struct Arguments {
     /// Arithmetic to check
     #[arg(long, value_enum, default_value_t = Choice::Both)]
     pub arithmetic: Choice,
+    /// Where to compute
+    #[arg(long, value_enum, default_value_t = BackendArgument::Auto)]
+    pub backend: BackendArgument,
     /// Threads that compute; 0 means one a core
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
@@ -48,7 +52,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         Choice::Both => vec![Arithmetic::Float32, Arithmetic::Fast],
     };
     let options = CheckOptions {
-        backend: BackendChoice::Auto,
+        backend: arguments.backend.choice(),
         arithmetics,
         threads: arguments.threads,
     };

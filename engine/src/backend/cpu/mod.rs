@@ -11,7 +11,6 @@ mod open;
 mod queue;
 mod reference;
 pub mod routed;
-mod sample;
 mod storage;
 
 pub use open::open;

@@ -14,12 +14,12 @@ use crate::backend::cpu::kernel::{
 };
 use crate::backend::cpu::mode::Mode;
 use crate::backend::cpu::routed::RoutedProducts;
-use crate::backend::cpu::sample;
 use crate::backend::interface::{
     Activation, AttentionStage, GateUpStage, HeadRequest, HeadShape, HeadStage, LayerCacheShape,
     LinearId, Norm, QkvStage, ResidualStage, RopeId, Sampling, SequenceId, Stages, Step,
     StepOutput, StepProgram, UndoWork,
 };
+use crate::backend::sample;
 use crate::error::BackendError;
 use crate::kv_cache::{CachePlan, CacheUndo, KeyView};
 

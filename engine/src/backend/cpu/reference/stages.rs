@@ -6,13 +6,13 @@ use super::math::{dot, gelu_tanh, rms_norm, rms_norm_in_place, rotate, silu, sof
 use super::matrix::Matrix;
 use crate::backend::cpu::kernel::Pool;
 use crate::backend::cpu::mode::Mode;
-use crate::backend::cpu::sample;
 use crate::backend::cpu::storage::LayerCache;
 use crate::backend::interface::{
     Activation, AttentionStage, GateUpStage, HeadRequest, HeadStage, LayerCacheShape, LinearId,
     Norm, QkvStage, ResidualStage, Sampling, SequenceId, Stages, Step, StepOutput, StepProgram,
     UndoWork,
 };
+use crate::backend::sample;
 use crate::error::BackendError;
 use crate::kv_cache::mask::visible_rows;
 use crate::kv_cache::{CachePlan, CacheUndo};

@@ -1,9 +1,9 @@
-//! The choice of a token from logits, as the device makes it.
+//! The choice of a token from logits, as every device makes it.
 
 use crate::backend::interface::Sampling;
 
 /// Chooses a token; the same logits and `sampling` give the same token everywhere.
-pub(super) fn choose(logits: &[f32], sampling: Sampling) -> u32 {
+pub(crate) fn choose(logits: &[f32], sampling: Sampling) -> u32 {
     match sampling {
         Sampling::Greedy => argmax(logits),
         Sampling::TopP {
@@ -15,7 +15,7 @@ pub(super) fn choose(logits: &[f32], sampling: Sampling) -> u32 {
 }
 
 /// Index of the largest value, the first one among equals; NaN is never larger.
-pub(super) fn argmax(values: &[f32]) -> u32 {
+pub(crate) fn argmax(values: &[f32]) -> u32 {
     let mut best = 0;
     let mut best_value = f32::NEG_INFINITY;
     for (index, &value) in values.iter().enumerate() {

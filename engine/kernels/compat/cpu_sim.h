@@ -1,0 +1,178 @@
+// Runs a GPU kernel on the CPU, one fiber a GPU thread. Tests only.
+//
+// Finds wrong indices, wrong fragment layouts, missing barriers (through the order in which warps
+// and lanes run) and barriers or shuffles that some threads skip. Does not find races that only a
+// weaker memory model shows, and says nothing about speed.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <vector>
+#if !defined(__x86_64__) || defined(SIM_UCONTEXT)
+#define SIM_USES_UCONTEXT 1
+#include <ucontext.h>
+#endif
+
+namespace sim {
+
+// ---- switching between fibers -------------------------------------------------------------------
+#if defined(SIM_USES_UCONTEXT)
+struct Context { ucontext_t c; };
+inline void prepare(Context& context, char* stack, size_t bytes, void (*entry)()) {
+    getcontext(&context.c);
+    context.c.uc_stack.ss_sp = stack;
+    context.c.uc_stack.ss_size = bytes;
+    context.c.uc_link = nullptr;
+    makecontext(&context.c, entry, 0);
+}
+inline void switch_to(Context& from, Context& to) { swapcontext(&from.c, &to.c); }
+#else
+// swapcontext saves the signal mask, a system call each time: this keeps registers only.
+struct Context { void* stack_pointer; };
+extern "C" void mlxcel_sim_switch(void** from, void* to);
+inline void prepare(Context& context, char* stack, size_t bytes, void (*entry)()) {
+    auto top = ((size_t)stack + bytes) & ~(size_t)15;
+    void** slots = (void**)top - 8; // six registers, the entry, a return address that is never used
+    for (int i = 0; i < 6; i++) slots[i] = nullptr;
+    slots[6] = (void*)entry;
+    slots[7] = nullptr;
+    context.stack_pointer = slots;
+}
+inline void switch_to(Context& from, Context& to) {
+    mlxcel_sim_switch(&from.stack_pointer, to.stack_pointer);
+}
+#endif
+
+// ---- a block ------------------------------------------------------------------------------------
+enum class State { Running, AtBlockBarrier, AtWarpBarrier, Done };
+struct Fiber { Context context; int thread, warp, lane; State state; unsigned exchanges; };
+constexpr size_t STACK_BYTES = 64 << 10, SLOT_BYTES = 256, SHARED_BYTES = 96 << 10;
+struct Block {
+    std::vector<Fiber> fibers;
+    std::vector<char> stacks;
+    Context scheduler;
+    int x, y, threads, grid_x, serial = 0;
+    Fiber* current;
+    std::function<void()> body;
+    std::vector<unsigned char> slots; // two exchange areas a warp, SLOT_BYTES a lane
+};
+inline thread_local Block* block = nullptr;
+inline thread_local std::vector<unsigned char> shared_memory;
+
+inline void yield() { switch_to(block->current->context, block->scheduler); }
+inline void entry() {
+    block->body();
+    block->current->state = State::Done;
+    yield();
+}
+inline void wait_block() { block->current->state = State::AtBlockBarrier; yield(); }
+inline void wait_warp() { block->current->state = State::AtWarpBarrier; yield(); }
+inline unsigned char* dynamic_shared() {
+    return (unsigned char*)(((size_t)shared_memory.data() + 63) & ~(size_t)63);
+}
+
+// Every lane of the warp leaves `mine`; then `read` sees all 32 through its argument. Areas take
+// turns, so that a fast lane cannot overwrite what a slow one has not read.
+template <class T, class R> inline auto exchange(const T& mine, R read) {
+    static_assert(sizeof(T) <= SLOT_BYTES, "the exchange area is too small");
+    Fiber* me = block->current;
+    size_t area = (me->warp * 2 + (me->exchanges++ & 1)) * WARP * SLOT_BYTES;
+    unsigned char* base = block->slots.data() + area;
+    memcpy(base + me->lane * SLOT_BYTES, &mine, sizeof(T));
+    wait_warp();
+    return read([&](int lane) -> const T& { return *(const T*)(base + lane * SLOT_BYTES); });
+}
+
+// Set to say what is wrong instead of ending the process.
+inline thread_local const char* fault = nullptr;
+inline bool report(const char* what, int x, int y, int warp) {
+    fprintf(stderr, "sim: %s in block (%d,%d) warp %d\n", what, x, y, warp);
+    fault = what;
+    return false;
+}
+
+// Runs each warp until all of its lanes wait at the block barrier or have ended.
+inline bool run_warp(Block& b, std::vector<int>& lanes, int warp, int order, std::mt19937& rng,
+                     int& live, int& waiting) {
+    int lo = warp * WARP, hi = std::min(b.threads, lo + WARP);
+    for (;;) {
+        if (order > 1) std::shuffle(lanes.begin() + lo, lanes.begin() + hi, rng);
+        for (int k = lo; k < hi; k++) {
+            Fiber& f = b.fibers[lanes[k]];
+            if (f.state != State::Running) continue;
+            b.current = &f;
+            switch_to(b.scheduler, f.context);
+        }
+        int alive = 0, at_warp = 0, at_block = 0;
+        for (int i = lo; i < hi; i++) {
+            alive += b.fibers[i].state != State::Done;
+            at_warp += b.fibers[i].state == State::AtWarpBarrier;
+            at_block += b.fibers[i].state == State::AtBlockBarrier;
+        }
+        if (at_warp == 0) {
+            live += alive;
+            waiting += at_block;
+            if (at_block && at_block != hi - lo)
+                return report("block barrier that some threads of the warp skipped", b.x, b.y, warp);
+            return true;
+        }
+        if (at_warp != hi - lo) return report("shuffle or mma that some lanes skipped", b.x, b.y, warp);
+        for (int i = lo; i < hi; i++) b.fibers[i].state = State::Running;
+    }
+}
+
+inline bool run_block(Block& b, std::vector<int>& lanes, int order, std::mt19937& rng) {
+    int warps = (b.threads + WARP - 1) / WARP;
+    std::vector<int> sequence(warps);
+    b.serial++;
+    for (int i = 0; i < warps; i++) sequence[i] = i;
+    for (int i = 0; i < b.threads; i++) {
+        Fiber& f = b.fibers[i];
+        f.thread = i; f.warp = i / WARP; f.lane = i % WARP; f.state = State::Running; f.exchanges = 0;
+        prepare(f.context, b.stacks.data() + i * STACK_BYTES, STACK_BYTES, entry);
+    }
+    for (;;) {
+        if (order == 1) std::reverse(sequence.begin(), sequence.end());
+        else if (order > 1) std::shuffle(sequence.begin(), sequence.end(), rng);
+        int live = 0, waiting = 0;
+        for (int warp : sequence)
+            if (!run_warp(b, lanes, warp, order, rng, live, waiting)) return false;
+        if (live == 0) return true;
+        if (waiting != b.threads) return report("block barrier that some warps skipped", b.x, b.y, -1);
+        for (auto& f : b.fibers) f.state = State::Running;
+    }
+}
+
+// Runs a grid; false after a fault. Order 0 is forward, 1 reverse, more is random with that seed.
+inline bool launch(int grid_x, int grid_y, int threads, int order, std::function<void()> body) {
+    thread_local Block b;
+    std::mt19937 rng(order);
+    block = &b;
+    fault = nullptr;
+    if (threads % WARP) return report("block that is no whole number of warps", 0, 0, -1);
+    b.threads = threads;
+    b.grid_x = grid_x;
+    b.body = std::move(body);
+    b.fibers.resize(threads);
+    if (b.stacks.size() < threads * STACK_BYTES) b.stacks.resize(threads * STACK_BYTES);
+    b.slots.resize(threads * 2 * SLOT_BYTES);
+    shared_memory.resize(SHARED_BYTES + 64);
+    std::vector<int> lanes(threads);
+    for (int i = 0; i < threads; i++) lanes[i] = i;
+    if (order == 1)
+        for (int w = 0; w < threads / WARP; w++)
+            std::reverse(lanes.begin() + w * WARP, lanes.begin() + (w + 1) * WARP);
+    for (b.y = 0; b.y < grid_y; b.y++)
+        for (b.x = 0; b.x < grid_x; b.x++) {
+            // What a block leaves in shared memory is nothing the next may count on.
+            std::memset(shared_memory.data(), 0xff, shared_memory.size());
+            if (!run_block(b, lanes, order, rng)) return false;
+        }
+    return true;
+}
+
+} // namespace sim

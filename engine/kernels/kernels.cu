@@ -1,0 +1,11 @@
+// Every kernel, as one translation unit: one image a target.
+#include "embed.h"
+#include "linear_vector.h"
+#include "linear_matrix.h"
+#include "linear_plain.h"
+#include "rows.h"
+#include "attention_decode.h"
+#include "attention_prefill.h"
+#include "attention_tiles.h"
+#include "pick.h"
+#include "read_probe.h"

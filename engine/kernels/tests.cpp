@@ -1,0 +1,564 @@
+// Each kernel on fibers against float64 in plain loops, in several schedules. Built once a layout:
+//   c++ -std=c++17 -O1 -DKPORT_LAYOUT_NV tests.cpp && ./a.out
+// Exits with 1 and says what is wrong at the first difference.
+#define KPORT_CPU 1
+#include "kernels.cu"
+#include "sim_switch.h"
+
+namespace {
+
+std::mt19937 random_bits(1);
+float uniform() { return std::uniform_real_distribution<float>(-1, 1)(random_bits); }
+std::vector<float> floats(size_t n) {
+    std::vector<float> v(n);
+    for (auto& x : v) x = uniform();
+    return v;
+}
+const float POISON = 12345.0f; // of results that a kernel must write
+
+[[noreturn]] void fail(const char* what, double got, double wanted, int at) {
+    printf("FAILED %s: element %d: got %.6g, expected %.6g\n", what, at, got, wanted);
+    exit(1);
+}
+void expect(const char* what, double got, double wanted, double tolerance, int at) {
+    if (!(std::fabs(got - wanted) <= tolerance * (1 + std::fabs(wanted)))) fail(what, got, wanted, at);
+}
+template <class F> void run(const char* what, int gx, int gy, int threads, int order, F body) {
+    if (!sim::launch(gx, gy, threads, order, body) || sim::fault) {
+        printf("FAILED %s: %s\n", what, sim::fault);
+        exit(1);
+    }
+}
+double rounded(double v) { return bf2f(f2bf((float)v)); }
+
+// ---- weights, packed from the layouts that the manuals give ---------------------------------------
+
+struct Weights {
+    int rows, columns, bits, group, scale_kind;
+    std::vector<u32> codes;
+    std::vector<unsigned char> scales;
+    std::vector<float> bias;
+    std::vector<double> value; // [row][column]
+    TileMatrix tiles() const {
+        TileMatrix w = {};
+        w.codes = codes.data();
+        w.scales = scales.data();
+        w.bias = bias.empty() ? nullptr : bias.data();
+        w.rows = rows; w.columns = columns;
+        w.row_tiles = (rows + 15) / 16; w.column_tiles = (columns + 63) / 64;
+        w.bits = bits; w.group = group; w.scale_kind = scale_kind;
+        return w;
+    }
+};
+
+u32 to_half(float f) { // of small exact values only
+    u32 u = f2u(f);
+    if ((u & 0x7fffffff) == 0) return 0;
+    return ((u >> 16) & 0x8000) | (((int)((u >> 23) & 255) - 112) << 10) | ((u >> 13) & 1023);
+}
+
+// Row and column in a tile of code `place` of lane `lane`.
+void place_of(int lane, int place, int& row, int& column) {
+    int eight = place / 8, reg = place % 4, half = place % 8 / 4;
+#if defined(KPORT_RDNA3)
+    row = lane;
+    column = eight * 8 + reg * 2 + half;
+#else
+    row = lane / 4 + 8 * (reg & 1);
+    column = 32 * (eight / 2) + 8 * (lane % 4) + 4 * (eight % 2) + 2 * (reg >> 1) + half;
+#endif
+}
+
+Weights make_weights(int rows, int columns, int bits, int group, int scale_kind, bool bias) {
+    Weights w{rows, columns, bits, group, scale_kind, {}, {}, {}, {}};
+    int row_tiles = (rows + 15) / 16, column_tiles = (columns + 63) / 64, padded = column_tiles * 64;
+    std::vector<u32> q((size_t)row_tiles * 16 * padded, 0);
+    w.value.assign((size_t)rows * columns, 0);
+    int groups = padded / group, element = scale_kind == SCALE_F32 ? 4 : 2;
+    w.scales.assign(bits == 16 ? 16 : (size_t)row_tiles * groups * 32 * element, 0);
+    auto put = [&](int row, int g, int which, float v) {
+        size_t at = (((size_t)(row / 16) * groups + g) * 16 + row % 16) * 2 + which;
+        u32 half = scale_kind == SCALE_F16 ? to_half(v) : f2u(v) >> 16;
+        if (element == 4) memcpy(&w.scales[at * 4], &v, 4);
+        else memcpy(&w.scales[at * 2], &half, 2);
+    };
+    for (int r = 0; r < rows; r++) {
+        float scale = 0, offset = 0;
+        for (int c = 0; c < columns; c++) {
+            if (bits == 16) {
+                bf16_t b = f2bf(uniform());
+                q[(size_t)r * padded + c] = b;
+                w.value[(size_t)r * columns + c] = bf2f(b);
+                continue;
+            }
+            if (c % group == 0) {
+                // Few significant bits, so that every way to store them is exact.
+                scale = std::round(uniform() * 100) / 64 / (1 << bits) + 1.0f / 1024;
+                scale = scale_kind == SCALE_F32 ? scale * 1.0001f : bf2f(f2bf(scale));
+                offset = bf2f(f2bf(std::round(uniform() * 64) / 32));
+                put(r, c / group, 0, scale);
+                put(r, c / group, 1, offset);
+            }
+            u32 code = random_bits() & ((1u << bits) - 1);
+            q[(size_t)r * padded + c] = code;
+            w.value[(size_t)r * columns + c] = (double)scale * code + offset;
+        }
+    }
+    w.codes.assign((size_t)row_tiles * column_tiles * TILE_WORDS(bits), 0);
+    for (int rt = 0; rt < row_tiles; rt++)
+        for (int ct = 0; ct < column_tiles; ct++)
+            for (int lane = 0; lane < 1024 / LANE_CODES; lane++)
+                for (int place = 0; place < LANE_CODES; place++) {
+                    int row, column;
+                    place_of(lane, place, row, column);
+                    u32 code = q[(size_t)(rt * 16 + row) * padded + ct * 64 + column];
+                    u32* words = &w.codes[((size_t)rt * column_tiles + ct) * TILE_WORDS(bits) + lane * LANE_WORDS(bits)];
+                    if (bits == 16) words[place / 8 * 4 + place % 4] |= code << (place % 8 < 4 ? 0 : 16);
+                    else
+                        for (int b = 0; b < bits; b++)
+                            if (code >> b & 1) words[(place * bits + b) / 32] |= 1u << (place * bits + b) % 32;
+                }
+    if (bias) {
+        w.bias = floats(row_tiles * 16);
+    }
+    return w;
+}
+
+double dot(const Weights& w, int row, const double* x) {
+    double sum = w.bias.empty() ? 0 : w.bias[row];
+    for (int c = 0; c < w.columns; c++) sum += w.value[(size_t)row * w.columns + c] * x[c];
+    return sum;
+}
+
+double act(int gate, double g) {
+    if (gate == GATE_SILU) return g / (1 + std::exp(-g));
+    return 0.5 * g * (1 + std::tanh(std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g)));
+}
+
+// ---- products with one row ------------------------------------------------------------------------
+
+typedef void (*VectorKernel)(const VectorArgs);
+VectorKernel vector_kernel(int bits) {
+    switch (bits) {
+    case 2: return vector_product_2;
+    case 3: return vector_product_3;
+    case 4: return vector_product_4;
+    case 5: return vector_product_5;
+    case 6: return vector_product_6;
+    case 8: return vector_product_8;
+    default: return vector_product_16;
+    }
+}
+
+void test_vector(int bits, int group, int scale_kind, int rows, int columns, int output, bool norm, bool c, bool c_norm, int threads, int order) {
+    Weights w = make_weights(rows, columns, bits, group, scale_kind, output != OUT_BEST);
+    auto x = floats(columns), add = floats(columns), weight = floats(columns), add_weight = floats(columns);
+    std::vector<float> x_out(columns, POISON), y(rows, POISON);
+    const int blocks = 3;
+    std::vector<Best> best(blocks);
+    VectorArgs a = {};
+    a.w = w.tiles();
+    a.in.x = x.data();
+    a.in.eps = 1e-3f; a.in.c_eps = 2e-3f;
+    if (norm) a.in.norm = weight.data();
+    if (c) { a.in.c = add.data(); a.in.x_out = x_out.data(); }
+    if (c_norm) a.in.c_norm = add_weight.data();
+    a.y = y.data();
+    a.best = best.data();
+    a.output = output;
+    a.gate = rows % 3 ? GATE_SILU : GATE_GELU_TANH;
+    run("vector_product", blocks, 1, threads, order, [&] { vector_kernel(bits)(a); });
+
+    std::vector<double> in(x.begin(), x.end());
+    if (c) {
+        double squares = 0;
+        for (float v : add) squares += (double)v * v;
+        double f = 1 / std::sqrt(squares / columns + a.in.c_eps);
+        for (int i = 0; i < columns; i++) {
+            in[i] += c_norm ? add[i] * f * add_weight[i] : add[i];
+            expect("updated row", x_out[i], in[i], 1e-5, i);
+        }
+    }
+    if (norm) {
+        double squares = 0;
+        for (double v : in) squares += v * v;
+        double f = 1 / std::sqrt(squares / columns + a.in.eps);
+        for (int i = 0; i < columns; i++) in[i] *= f * weight[i];
+    }
+    for (auto& v : in) v = rounded(v);
+    // An input at the edge of two bf16 numbers may be rounded to the other one.
+    double tolerance = norm ? 4e-3 : 2e-5;
+    if (output == OUT_GATED) {
+        for (int i = 0; i < rows / 2; i++) {
+            int tile = i / 8 * 16 + i % 8;
+            expect("gated row", y[i], act(a.gate, dot(w, tile, in.data())) * dot(w, tile + 8, in.data()), tolerance * 4, i);
+        }
+        return;
+    }
+    Best largest = {-1e30f, 0};
+    for (int i = 0; i < rows; i++) {
+        expect("row", y[i], dot(w, i, in.data()), tolerance, i);
+        if (y[i] > largest.value) largest = Best{y[i], (u32)i};
+    }
+    if (output != OUT_BEST) return;
+    std::vector<u32> tokens(4, 99), host(4, 99);
+    PickArgs p = {};
+    p.best = best.data(); p.tokens = tokens.data(); p.host_tokens = host.data();
+    p.count = blocks; p.slot = 2;
+    run("pick", 1, 1, 64, order, [&] { pick(p); });
+    expect("picked", tokens[2], largest.id, 0, 2);
+    expect("picked for the host", host[2], largest.id, 0, 2);
+    BlockBestArgs b = {};
+    b.logits = y.data(); b.best = best.data(); b.count = rows;
+    run("block_best", blocks, 1, 64, order, [&] { block_best(b); });
+    run("pick", 1, 1, 64, order, [&] { pick(p); });
+    expect("picked from logits", tokens[2], largest.id, 0, 2);
+}
+
+void test_ties() {
+    std::vector<float> logits(300, -1.0f);
+    logits[250] = logits[70] = logits[131] = 2.0f;
+    std::vector<Best> best(3);
+    u32 token[1], host[1];
+    BlockBestArgs b = {};
+    b.logits = logits.data(); b.best = best.data(); b.count = 300;
+    run("block_best", 3, 1, 64, 0, [&] { block_best(b); });
+    PickArgs p = {};
+    p.best = best.data(); p.tokens = token; p.host_tokens = host; p.count = 3;
+    run("pick", 1, 1, 64, 0, [&] { pick(p); });
+    expect("smallest id among equals", token[0], 70, 0, 0);
+}
+
+// ---- products with many rows ----------------------------------------------------------------------
+
+typedef void (*MatrixKernel)(const MatrixArgs);
+MatrixKernel matrix_kernel(int bits) {
+    switch (bits) {
+    case 2: return matrix_product_2;
+    case 3: return matrix_product_3;
+    case 4: return matrix_product_4;
+    case 5: return matrix_product_5;
+    case 6: return matrix_product_6;
+    case 8: return matrix_product_8;
+    default: return matrix_product_16;
+    }
+}
+
+void test_matrix(int bits, int group, int rows, int columns, int tokens, bool gate, int order) {
+    Weights w = make_weights(rows, columns, bits, group, SCALE_BF16, true);
+    int stride = (columns + 63) / 64 * 64 + 64, y_stride = rows + 3;
+    std::vector<bf16_t> x((size_t)tokens * stride, 0);
+    for (int t = 0; t < tokens; t++)
+        for (int c = 0; c < columns; c++) x[(size_t)t * stride + c] = f2bf(uniform());
+    std::vector<float> y((size_t)tokens * y_stride, POISON);
+    std::vector<bf16_t> gated_y((size_t)tokens * y_stride, f2bf(POISON));
+    MatrixArgs a = {};
+    a.w = w.tiles();
+    a.x = x.data();
+    a.y = gate ? (void*)gated_y.data() : y.data();
+    a.tokens = tokens; a.stride = stride; a.y_stride = y_stride; a.gated = gate; a.gate = GATE_GELU_TANH;
+    int gx = (a.w.row_tiles + BLOCK_ROW_TILES - 1) / BLOCK_ROW_TILES, gy = (tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+    run("matrix_product", gx, gy, 256, order, [&] { matrix_kernel(bits)(a); });
+    for (auto& v : w.value) v = rounded(v); // weights become bf16 operands
+    std::vector<double> in(columns);
+    for (int t = 0; t < tokens; t++) {
+        for (int c = 0; c < columns; c++) in[c] = bf2f(x[(size_t)t * stride + c]);
+        for (int r = 0; r < (gate ? rows / 2 : rows); r++) {
+            int tile = gate ? r / 8 * 16 + r % 8 : r;
+            double wanted = dot(w, tile, in.data());
+            if (gate) expect("gated element", bf2f(gated_y[(size_t)t * y_stride + r]), act(GATE_GELU_TANH, wanted) * dot(w, tile + 8, in.data()), 0.03, r);
+            else expect("element", y[(size_t)t * y_stride + r], wanted, 0.01, r);
+        }
+        if (!gate && y[(size_t)t * y_stride + rows] != POISON) fail("beyond the last row", y[(size_t)t * y_stride + rows], POISON, t);
+    }
+}
+
+// ---- between products -----------------------------------------------------------------------------
+
+void test_fold_norm(bool c, bool c_norm, int order) {
+    const int rows = 2, width = 100, stride = 128;
+    auto x = floats(rows * width), add = floats(rows * width), weight = floats(width), add_weight = floats(width);
+    auto before = x;
+    std::vector<bf16_t> out(rows * stride, f2bf(POISON));
+    std::vector<float> exact(rows * width, POISON);
+    FoldNormArgs a = {};
+    a.x = x.data(); a.c = c ? add.data() : nullptr; a.c_norm = c_norm ? add_weight.data() : nullptr;
+    a.norm = weight.data(); a.out = out.data(); a.c_eps = 1e-3f; a.eps = 2e-3f; a.width = width; a.stride = stride;
+    run("fold_norm", rows, 1, 64, order, [&] { fold_norm_bf16(a); });
+    FoldNormArgs b = a;
+    b.c = nullptr; b.out = exact.data(); b.stride = width;
+    run("fold_norm", rows, 1, 64, order, [&] { fold_norm_f32(b); });
+    for (int r = 0; r < rows; r++) {
+        double c_squares = 0, squares = 0;
+        std::vector<double> row(width);
+        for (int i = 0; i < width; i++) c_squares += (double)add[r * width + i] * add[r * width + i];
+        double f = 1 / std::sqrt(c_squares / width + a.c_eps);
+        for (int i = 0; i < width; i++) {
+            row[i] = before[r * width + i] + (c ? add[r * width + i] * (c_norm ? f * add_weight[i] : 1) : 0);
+            squares += row[i] * row[i];
+            expect("residual", x[r * width + i], row[i], 1e-5, i);
+        }
+        f = 1 / std::sqrt(squares / width + a.eps);
+        for (int i = 0; i < stride; i++) {
+            double wanted = i < width ? row[i] * f * weight[i] : 0;
+            expect("normed bf16", bf2f(out[r * stride + i]), wanted, 5e-3, i);
+            if (i < width) expect("normed", exact[r * width + i], wanted, 1e-5, i);
+        }
+    }
+}
+
+std::vector<float> angle_table(int positions, int half) {
+    std::vector<float> t(positions * half * 2);
+    for (int p = 0; p < positions; p++)
+        for (int i = 0; i < half; i++) {
+            double angle = p * std::pow(100.0, -(double)i / half);
+            t[(p * half + i) * 2] = (float)std::cos(angle);
+            t[(p * half + i) * 2 + 1] = (float)std::sin(angle);
+        }
+    return t;
+}
+
+std::vector<double> finished(const float* head, const float* norm, float eps, const std::vector<float>& angles, int position, int dim) {
+    std::vector<double> v(head, head + dim), out(dim);
+    if (norm) {
+        double squares = 0;
+        for (double x : v) squares += x * x;
+        double f = 1 / std::sqrt(squares / dim + eps);
+        for (int i = 0; i < dim; i++) v[i] *= f * norm[i];
+    }
+    for (int i = 0; i < dim / 2; i++) {
+        double c = angles[(position * dim / 2 + i) * 2], s = angles[(position * dim / 2 + i) * 2 + 1];
+        out[i] = v[i] * c - v[i + dim / 2] * s;
+        out[i + dim / 2] = v[i + dim / 2] * c + v[i] * s;
+    }
+    return out;
+}
+
+// softmax(scale q kᵀ) v over the given rows.
+std::vector<double> attended(const std::vector<double>& q, const std::vector<std::vector<double>>& k, const std::vector<std::vector<double>>& v, double scale) {
+    std::vector<double> score(k.size()), out(q.size(), 0.0);
+    double top = -1e300, sum = 0;
+    for (size_t r = 0; r < k.size(); r++) {
+        score[r] = 0;
+        for (size_t d = 0; d < q.size(); d++) score[r] += q[d] * k[r][d];
+        score[r] *= scale;
+        top = std::max(top, score[r]);
+    }
+    for (auto& s : score) sum += s = std::exp(s - top);
+    for (size_t r = 0; r < k.size(); r++)
+        for (size_t d = 0; d < q.size(); d++) out[d] += score[r] / sum * v[r][d];
+    return out;
+}
+
+std::vector<double> stored(const bf16_t* p, int n) {
+    std::vector<double> v(n);
+    for (int i = 0; i < n; i++) v[i] = bf2f(p[i]);
+    return v;
+}
+
+const float LOG2_E = 1.44269504f;
+
+void test_decode_attention(void (*kernel)(const DecodeAttentionArgs), int group_heads, int dim, int heads, int kv_heads, int rows, int ring_slots, int oldest_slot, int splits, int save_entry, bool norm, int order) {
+    const int slots = 40, slot = (oldest_slot + rows - 1) % ring_slots, position = 9, threads = 64;
+    int width = kv_heads * dim, pieces = (heads / kv_heads + group_heads - 1) / group_heads;
+    auto qkv = floats((heads + 2 * kv_heads) * dim), q_norm = floats(dim), k_norm = floats(dim);
+    auto angles = angle_table(16, dim / 2);
+    std::vector<bf16_t> k(slots * width), v(slots * width), saved_k(3 * width, 0), saved_v(3 * width, 0);
+    for (auto& x : k) x = f2bf(uniform());
+    for (auto& x : v) x = f2bf(uniform());
+    auto k_before = k, v_before = v;
+    LayerCache cache = {k.data(), v.data(), saved_k.data(), saved_v.data()};
+    StepState state = {};
+    state.layers = &cache;
+    state.ropes[1] = angles.data();
+    state.kinds[1] = KindState{slot, rows, ring_slots, oldest_slot, save_entry, 0};
+    state.position = position;
+    std::vector<float> out(heads * dim, POISON), partials((size_t)heads * splits * (dim + 2), POISON);
+    std::vector<u32> arrived(kv_heads * pieces, 0);
+    DecodeAttentionArgs a = {};
+    a.state = &state; a.qkv = qkv.data(); a.out = out.data(); a.partials = partials.data(); a.arrived = arrived.data();
+    a.q_norm = norm ? q_norm.data() : nullptr; a.k_norm = norm ? k_norm.data() : nullptr;
+    a.q_eps = 1e-3f; a.k_eps = 2e-3f; a.scale = 0.3f * LOG2_E;
+    a.kind = 1; a.rope = 1; a.heads = heads; a.kv_heads = kv_heads; a.head_dim = dim;
+    run("decode_attention", splits, kv_heads * pieces, threads, order, [&] { kernel(a); });
+    for (u32 count : arrived) expect("counter", count, 0, 0, 0);
+    for (int h = 0; h < kv_heads; h++) {
+        auto new_k = finished(&qkv[(heads + h) * dim], a.k_norm, a.k_eps, angles, position, dim);
+        for (int d = 0; d < dim; d++) {
+            int at = slot * width + h * dim + d;
+            expect("appended key", bf2f(k[at]), rounded(new_k[d]), 5e-3, d);
+            expect("appended value", bf2f(v[at]), rounded(qkv[(heads + kv_heads + h) * dim + d]), 0, d);
+            if (save_entry >= 0) {
+                expect("kept key", saved_k[save_entry * width + h * dim + d], k_before[at], 0, d);
+                expect("kept value", saved_v[save_entry * width + h * dim + d], v_before[at], 0, d);
+            }
+        }
+        std::vector<std::vector<double>> keys, values;
+        for (int r = 0; r < rows; r++) {
+            int at = (oldest_slot + r) % ring_slots * width + h * dim;
+            keys.push_back(stored(&k[at], dim));
+            values.push_back(stored(&v[at], dim));
+        }
+        for (int g = 0; g < heads / kv_heads; g++) {
+            int head = h * (heads / kv_heads) + g;
+            auto q = finished(&qkv[head * dim], a.q_norm, a.q_eps, angles, position, dim);
+            auto wanted = attended(q, keys, values, 0.3);
+            for (int d = 0; d < dim; d++) expect("attention", out[head * dim + d], wanted[d], 1e-4, d);
+        }
+    }
+    for (int r = 0; r < slots; r++)
+        for (int i = 0; i < width; i++)
+            if (r != slot) expect("other rows", k[r * width + i] + v[r * width + i], k_before[r * width + i] + v_before[r * width + i], 0, r);
+    for (int i = 0; i < 3 * width; i++)
+        if (i / width != save_entry) expect("other saved rows", saved_k[i] + saved_v[i], 0, 0, i);
+}
+
+template <class T> double as_double(T v) { return sizeof(T) == 2 ? bf2f((u32)v) : (double)v; }
+
+template <class T>
+void test_prefill_attention(void (*finish)(const FinishRowsArgs), void (*kernel)(const PrefillAttentionArgs), int group_heads, int dim, int heads, int kv_heads, int tokens, int window, bool norm, int order) {
+    // 5 old rows lie in front; a query sees `window` rows with its own.
+    const int old_rows = 5, rows = old_rows + tokens, first_token = 1;
+    int width = kv_heads * dim, row = (heads + 2 * kv_heads) * dim, pieces = (heads / kv_heads + group_heads - 1) / group_heads;
+    auto qkv = floats(tokens * row), q_norm = floats(dim), k_norm = floats(dim);
+    auto before = qkv;
+    auto angles = angle_table(rows + 3, dim / 2);
+    std::vector<T> k(rows * width), v(rows * width), saved(width, 0), saved_v(width, 0);
+    for (auto* c : {&k, &v}) for (auto& x : *c) store_as(&x, uniform());
+    auto k_before = k;
+    FinishRowsArgs f = {};
+    f.qkv = qkv.data(); f.rope = angles.data(); f.q_norm = norm ? q_norm.data() : nullptr; f.k_norm = norm ? k_norm.data() : nullptr;
+    f.cache = LayerCache{k.data(), v.data(), saved.data(), saved_v.data()};
+    f.q_eps = 1e-3f; f.k_eps = 2e-3f; f.tokens = tokens; f.first_position = 3; f.first_slot = old_rows;
+    f.save_entry = tokens == 1 ? 0 : -1; f.heads = heads; f.kv_heads = kv_heads; f.head_dim = dim;
+    run("finish_rows", (tokens * (heads + 2 * kv_heads) + 1) / 2, 1, 64, order, [&] { finish(f); });
+    double tight = sizeof(T) == 2 ? 5e-3 : 1e-5;
+    for (int t = 0; t < tokens; t++)
+        for (int h = 0; h < heads + 2 * kv_heads; h++) {
+            const float* head = &before[t * row + h * dim];
+            bool value = h >= heads + kv_heads;
+            auto wanted = value ? std::vector<double>(head, head + dim) : finished(head, h < heads ? f.q_norm : f.k_norm, h < heads ? f.q_eps : f.k_eps, angles, 3 + t, dim);
+            for (int d = 0; d < dim; d++) {
+                if (h < heads) expect("finished query", qkv[t * row + h * dim + d], wanted[d], 1e-5, d);
+                else {
+                    auto& c = value ? v : k;
+                    int kv = h - heads - (value ? kv_heads : 0);
+                    expect("appended row", as_double(c[(old_rows + t) * width + kv * dim + d]), wanted[d], tight, d);
+                }
+            }
+        }
+    if (tokens == 1)
+        for (int i = 0; i < width; i++) expect("kept row", as_double(saved[i]), as_double(k_before[old_rows * width + i]), 0, i);
+    if (tokens <= first_token) return;
+    bool tiles = kernel == tile_attention_64 || kernel == tile_attention_128 || kernel == tile_attention_256;
+    int stride = heads * dim + 5;
+    std::vector<T> out((tokens - first_token) * stride, 0);
+    PrefillAttentionArgs a = {};
+    a.qkv = qkv.data(); a.cache = f.cache; a.out = out.data(); a.scale = 0.3f * LOG2_E;
+    a.tokens = tokens - first_token; a.first_token = first_token; a.out_stride = stride; a.rows = rows; a.ring_slots = rows;
+    a.newest = old_rows; a.oldest = window ? old_rows + 1 - window : -1000;
+    a.heads = heads; a.kv_heads = kv_heads; a.head_dim = dim;
+    if (tiles) run("tile_attention", (a.tokens + TILE_QUERIES - 1) / TILE_QUERIES, heads, 128, order, [&] { kernel(a); });
+    else run("prefill_attention", (a.tokens + 1) / 2, kv_heads * pieces, 64, order, [&] { kernel(a); });
+    // There queries and probabilities are rounded to bf16, too.
+    if (tiles) tight = 0.02;
+    for (int t = first_token; t < tokens; t++)
+        for (int h = 0; h < heads; h++) {
+            int kv = h / (heads / kv_heads);
+            std::vector<std::vector<double>> keys, values;
+            for (int r = window ? std::max(0, old_rows + t + 1 - window) : 0; r <= old_rows + t; r++) {
+                std::vector<double> key(dim), value(dim);
+                for (int d = 0; d < dim; d++) { key[d] = as_double(k[r * width + kv * dim + d]); value[d] = as_double(v[r * width + kv * dim + d]); }
+                keys.push_back(key);
+                values.push_back(value);
+            }
+            std::vector<double> q(&qkv[t * row + h * dim], &qkv[t * row + h * dim] + dim);
+            auto wanted = attended(q, keys, values, 0.3);
+            for (int d = 0; d < dim; d++) expect("prefill attention", as_double(out[(t - first_token) * stride + h * dim + d]), wanted[d], tight, d);
+        }
+}
+
+void test_embed(int bits, int order) {
+    Weights w = make_weights(40, 96, bits, 32, SCALE_F16, false);
+    u32 token = 37;
+    std::vector<float> x(96, POISON);
+    StepState device_state = {};
+    BeginArgs a = {};
+    a.state.position = 77; a.device_state = &device_state; a.token = &token; a.table = w.tiles(); a.x = x.data(); a.scale = 3;
+    run("begin_step", 2, 1, 64, order, [&] { begin_step(a); });
+    for (int i = 0; i < 96; i++) expect("embedding", x[i], 3 * w.value[37 * 96 + i], 1e-5, i);
+    expect("state", device_state.position, 77, 0, 0);
+    std::vector<u32> tokens = {5, 39};
+    std::vector<float> rows(2 * 96, POISON);
+    EmbedRowsArgs e = {};
+    e.tiles = w.tiles(); e.tokens = tokens.data(); e.x = rows.data(); e.scale = 2; e.hidden = 96;
+    run("embed_rows", 2, 1, 64, order, [&] { embed_rows(e); });
+    for (int i = 0; i < 192; i++) expect("embedding rows", rows[i], 2 * w.value[tokens[i / 96] * 96 + i % 96], 1e-5, i);
+}
+
+void test_plain(int order) {
+    const int rows = 5, columns = 64, tokens = 3;
+    for (int bits : {0, 3, 4}) {
+        std::vector<u32> codes(rows * columns * 4 / 32 + 1);
+        for (auto& c : codes) c = random_bits();
+        auto scales = floats(rows * columns), biases = floats(rows * 2), x = floats(tokens * columns), bias = floats(rows);
+        std::vector<float> y(tokens * rows, POISON);
+        PlainMatrixArgs a = {};
+        a.w = PlainMatrix{bits ? codes.data() : nullptr, scales.data(), biases.data(), bias.data(), rows, columns, bits, 32};
+        a.x = x.data(); a.y = y.data(); a.tokens = tokens; a.stride = columns; a.y_stride = rows;
+        run("plain_product", 3, tokens, 64, order, [&] { plain_product(a); });
+        for (int t = 0; t < tokens; t++)
+            for (int r = 0; r < rows; r++) {
+                double sum = bias[r];
+                for (int c = 0; c < columns; c++) {
+                    double weight = scales[r * columns + c];
+                    if (bits) {
+                        u32 code = 0;
+                        for (int b = 0; b < bits; b++) {
+                            int bit = c * bits + b;
+                            code |= (codes[r * columns * bits / 32 + bit / 32] >> bit % 32 & 1) << b;
+                        }
+                        weight = (double)scales[r * 2 + c / 32] * code + biases[r * 2 + c / 32];
+                    }
+                    sum += weight * x[t * columns + c];
+                }
+                expect("plain product", y[t * rows + r], sum, 1e-5, r);
+            }
+    }
+}
+
+void all(int order) {
+    for (int bits : {2, 3, 4, 5, 6, 8, 16}) {
+        test_vector(bits, 64, SCALE_BF16, 70, 192, OUT_STORE, false, false, false, 64, order);
+        test_matrix(bits, 64, 40, 128, 20, false, order);
+        if (bits != 16) test_embed(bits, order);
+    }
+    test_vector(4, 32, SCALE_F16, 48, 96, OUT_STORE, true, true, true, 96, order);
+    test_vector(4, 128, SCALE_F32, 48, 384, OUT_BEST, true, true, false, 64, order);
+    test_vector(4, 64, SCALE_BF16, 48, 640, OUT_GATED, true, false, false, 128, order);
+    test_vector(8, 32, SCALE_BF16, 64, 128, OUT_GATED, true, true, true, 64, order);
+    test_vector(4, 64, SCALE_BF16, 35, 1216, OUT_STORE, true, true, true, 64, order);
+    test_vector(4, 64, SCALE_BF16, 35, 1344, OUT_STORE, false, false, false, 64, order);
+    test_matrix(4, 32, 144, 96, 5, false, order);
+    test_matrix(4, 128, 32, 256, 130, true, order);
+    test_ties();
+    for (int c = 0; c < 3; c++) test_fold_norm(c > 0, c > 1, order);
+    test_decode_attention(decode_attention_2_2, 2, 64, 4, 2, 20, 20, 0, 3, -1, true, order);
+    test_decode_attention(decode_attention_2_4, 4, 32, 6, 1, 33, 35, 10, 5, 2, false, order);
+    test_decode_attention(decode_attention_4_4, 4, 128, 4, 1, 1, 1, 0, 2, 0, true, order);
+    test_decode_attention(decode_attention_8_2, 2, 256, 4, 2, 40, 40, 12, 4, 1, true, order);
+    test_prefill_attention<bf16_t>(finish_rows_bf16, prefill_attention_bf16_2_2, 2, 64, 4, 2, 9, 6, true, order);
+    test_prefill_attention<bf16_t>(finish_rows_bf16, prefill_attention_bf16_8_4, 4, 256, 3, 1, 4, 0, false, order);
+    test_prefill_attention<float>(finish_rows_f32, prefill_attention_f32_4_2, 2, 96, 4, 4, 7, 3, true, order);
+    test_prefill_attention<float>(finish_rows_f32, prefill_attention_f32_2_4, 4, 32, 4, 1, 1, 0, true, order);
+    test_prefill_attention<bf16_t>(finish_rows_bf16, tile_attention_64, 1, 64, 4, 2, 70, 40, true, order);
+    test_prefill_attention<bf16_t>(finish_rows_bf16, tile_attention_256, 1, 256, 2, 1, 20, 0, false, order);
+    test_plain(order);
+}
+
+} // namespace
+
+int main() {
+    for (int order = 0; order < 4; order++) all(order);
+    printf("ok\n");
+}

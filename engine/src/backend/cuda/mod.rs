@@ -1,0 +1,8 @@
+//! NVIDIA GPUs through the driver, which is looked for when the program runs: nothing of CUDA is
+//! needed to build this, and only the driver to use it.
+
+mod driver;
+mod images;
+mod open;
+
+pub(crate) use open::{open, require};

@@ -1,0 +1,351 @@
+//! The loaded model on its machine, and how each kernel is launched on it.
+
+use std::sync::Arc;
+
+use crate::backend::gpu::args::{
+    MatrixArgs, OUT_BEST, OUT_GATED, OUT_STORE, PickArgs, PlainMatrixArgs, RowInput, TileMatrix,
+    VectorArgs,
+};
+use crate::backend::gpu::buffer::{Buffer, Plain, as_bytes};
+use crate::backend::gpu::machine::{Launch, Machine};
+use crate::backend::gpu::tiles::TILE_COLUMNS;
+use crate::backend::gpu::weights::{Form, Linear};
+use crate::backend::interface::{Activation, Arithmetic, HeadShape, Norm};
+use crate::error::BackendError;
+
+/// Columns from which a product with one row takes the wide block.
+const WIDE_COLUMNS: i32 = 8192;
+
+/// Inputs that share a sum (`row_input.h`).
+const SUM_COLUMNS: usize = 32;
+
+/// Rows and tokens of a block of `matrix_product` (`linear_matrix.h`), and its threads.
+const MATRIX_BLOCK: (u32, u32, u32) = (8, 128, 256);
+
+/// Queries and keys of a block of `tile_attention`, elements behind each row, and warps
+/// (`attention_tiles.h`).
+const TILE_ATTENTION: (usize, usize, usize, usize) = (64, 32, 8, 4);
+
+/// Most splits of a decode attention (`attention_decode.h`).
+const MOST_SPLITS: usize = 64;
+
+/// Weights, and where they are.
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(crate) machine: Arc<dyn Machine>,
+    pub(crate) arithmetic: Arithmetic,
+    pub(crate) linears: Vec<Linear>,
+    pub(crate) gated: Vec<Linear>,
+    pub(crate) vectors: Vec<Buffer>,
+    pub(crate) units: usize,
+}
+
+/// A matrix's result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// As it is.
+    Store,
+    /// Rows of gate and up alternate by eights.
+    Gated(Activation),
+    /// Each block also tells its largest, from this address on.
+    Best(u64),
+}
+
+/// How attention is cut into blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AttentionCut {
+    /// Elements of a head in a lane.
+    elements: usize,
+    /// Query heads that walk together.
+    heads: usize,
+    /// Blocks side by side: kv heads times pieces of their query heads.
+    pub(crate) columns: usize,
+    /// Splits of the rows of a decode step.
+    pub(crate) splits: usize,
+}
+
+impl AttentionCut {
+    /// The cut for heads of `shape` on `units` multiprocessors; `None` for heads that no kernel takes.
+    pub(crate) fn of(shape: HeadShape, units: usize) -> Option<Self> {
+        let elements = [2, 4, 8].into_iter().find(|e| 32 * e >= shape.head_dim)?;
+        if !shape.head_dim.is_multiple_of(elements) {
+            return None;
+        }
+        let group = shape.heads / shape.kv_heads;
+        let heads = if group > 2 { 4 } else { 2 };
+        let columns = shape.kv_heads * group.div_ceil(heads);
+        Some(Self {
+            elements,
+            heads,
+            columns,
+            splits: (units / columns).clamp(1, MOST_SPLITS),
+        })
+    }
+
+    /// Bytes of shared memory of a decode block of `threads`: every warp's heads with their maximum
+    /// and sum.
+    pub(crate) fn shared_bytes(&self, threads: u32) -> u32 {
+        threads / 32 * (self.heads * (32 * self.elements + 2) * 4) as u32
+    }
+
+    /// The decode kernel.
+    pub(crate) fn decode_kernel(&self) -> &'static str {
+        match (self.elements, self.heads) {
+            (2, 2) => "decode_attention_2_2",
+            (2, _) => "decode_attention_2_4",
+            (4, 2) => "decode_attention_4_2",
+            (4, _) => "decode_attention_4_4",
+            (_, 2) => "decode_attention_8_2",
+            _ => "decode_attention_8_4",
+        }
+    }
+
+    /// The kernel on the matrix units for many queries, with its launch; `None` for heads that it
+    /// does not take.
+    pub(crate) fn tile_kernel(shape: HeadShape, queries: usize) -> Option<(&'static str, Launch)> {
+        let kernel = match shape.head_dim {
+            64 => "tile_attention_64",
+            128 => "tile_attention_128",
+            256 => "tile_attention_256",
+            _ => return None,
+        };
+        let (tile_queries, tile_keys, pad, warps) = TILE_ATTENTION;
+        let rows = (tile_queries + 2 * tile_keys) * (shape.head_dim + pad);
+        // Each warp has room to turn 16 rows of sums into operands.
+        let elements = rows + warps * 16 * 24;
+        let launch = Launch {
+            grid: (queries.div_ceil(tile_queries) as u32, shape.heads as u32),
+            threads: 32 * warps as u32,
+            shared_bytes: 2 * elements as u32,
+            overlaps: false,
+        };
+        Some((kernel, launch))
+    }
+
+    /// The kernel for many rows.
+    pub(crate) fn rows_kernel(&self, arithmetic: Arithmetic) -> &'static str {
+        match (arithmetic, self.elements, self.heads) {
+            (Arithmetic::Fast, 2, 2) => "prefill_attention_bf16_2_2",
+            (Arithmetic::Fast, 2, _) => "prefill_attention_bf16_2_4",
+            (Arithmetic::Fast, 4, 2) => "prefill_attention_bf16_4_2",
+            (Arithmetic::Fast, 4, _) => "prefill_attention_bf16_4_4",
+            (Arithmetic::Fast, _, 2) => "prefill_attention_bf16_8_2",
+            (Arithmetic::Fast, _, _) => "prefill_attention_bf16_8_4",
+            (Arithmetic::Float32, 2, 2) => "prefill_attention_f32_2_2",
+            (Arithmetic::Float32, 2, _) => "prefill_attention_f32_2_4",
+            (Arithmetic::Float32, 4, 2) => "prefill_attention_f32_4_2",
+            (Arithmetic::Float32, 4, _) => "prefill_attention_f32_4_4",
+            (Arithmetic::Float32, _, 2) => "prefill_attention_f32_8_2",
+            (Arithmetic::Float32, _, _) => "prefill_attention_f32_8_4",
+        }
+    }
+}
+
+impl Model {
+    /// Queues a kernel.
+    pub(crate) fn launch<T: Plain>(
+        &self,
+        kernel: &'static str,
+        launch: Launch,
+        args: &T,
+    ) -> Result<(), BackendError> {
+        self.machine
+            .launch(kernel, launch, as_bytes(std::slice::from_ref(args)))
+    }
+
+    /// A grid of blocks of the usual size.
+    pub(crate) fn blocks(&self, grid: (usize, usize)) -> Launch {
+        Launch {
+            grid: (grid.0 as u32, grid.1 as u32),
+            threads: self.machine.tuning().threads,
+            shared_bytes: 0,
+            overlaps: false,
+        }
+    }
+
+    /// Address and eps of a norm; 0 for none.
+    pub(crate) fn norm(&self, norm: Option<Norm>) -> (u64, f32) {
+        norm.map_or((0, 0.0), |norm| {
+            (self.vectors[norm.weight.0].address(), norm.eps)
+        })
+    }
+
+    /// Most blocks that a product with one row has.
+    pub(crate) fn vector_blocks(&self) -> usize {
+        self.units * self.machine.tuning().vector_blocks_per_unit as usize
+    }
+
+    /// `y = W x` for one row; returns the blocks of the last matrix.
+    pub(crate) fn vector_product(
+        &self,
+        linear: &Linear,
+        input: RowInput,
+        y: u64,
+        output: Output,
+    ) -> Result<usize, BackendError> {
+        let tuning = self.machine.tuning();
+        let mut at = y;
+        let mut blocks = 0;
+        for (index, part) in linear.parts.iter().enumerate() {
+            let Form::Tiles(w) = part.form else {
+                return Err(unexpected_form());
+            };
+            let threads = match w.columns >= WIDE_COLUMNS {
+                true => tuning.wide_vector_threads,
+                false => tuning.vector_threads,
+            };
+            blocks = self.vector_blocks().min(w.row_tiles as usize);
+            let launch = Launch {
+                grid: (blocks as u32, 1),
+                threads,
+                shared_bytes: vector_shared_bytes(&w, threads),
+                overlaps: true,
+            };
+            // The row is brought up to date once.
+            let x_out = if index == 0 { input.x_out } else { 0 };
+            let args = VectorArgs {
+                w,
+                input: RowInput { x_out, ..input },
+                y: at,
+                best: if let Output::Best(best) = output {
+                    best
+                } else {
+                    0
+                },
+                output: match output {
+                    Output::Store => OUT_STORE,
+                    Output::Gated(_) => OUT_GATED,
+                    Output::Best(_) => OUT_BEST,
+                },
+                gate: gate_kind(output),
+            };
+            self.launch(vector_kernel(w.bits), launch, &args)?;
+            at += 4 * part.rows as u64;
+        }
+        Ok(blocks)
+    }
+
+    /// `Y = X Wᵀ` for `tokens` rows, `x` `[token][stride]` in the arithmetic's own elements; `y` is
+    /// `[token][y_stride]`, float32 unless gated.
+    pub(crate) fn matrix_product(
+        &self,
+        linear: &Linear,
+        (x, stride): (u64, usize),
+        (y, y_stride): (u64, usize),
+        tokens: usize,
+        output: Output,
+    ) -> Result<(), BackendError> {
+        let mut at = y;
+        for part in &linear.parts {
+            match part.form {
+                Form::Tiles(w) => {
+                    let (row_tiles, block_tokens, threads) = MATRIX_BLOCK;
+                    let grid = (
+                        (w.row_tiles as u32).div_ceil(row_tiles),
+                        (tokens as u32).div_ceil(block_tokens),
+                    );
+                    let args = MatrixArgs {
+                        w,
+                        x,
+                        y: at,
+                        tokens: tokens as i32,
+                        stride: stride as i32,
+                        y_stride: y_stride as i32,
+                        gated: i32::from(matches!(output, Output::Gated(_))),
+                        gate: gate_kind(output),
+                        padding: 0,
+                    };
+                    let launch = Launch {
+                        grid,
+                        threads,
+                        shared_bytes: 0,
+                        overlaps: false,
+                    };
+                    self.launch(matrix_kernel(w.bits), launch, &args)?;
+                }
+                Form::Plain(w) => {
+                    let args = PlainMatrixArgs {
+                        w,
+                        x,
+                        y: at,
+                        tokens: tokens as i32,
+                        stride: stride as i32,
+                        y_stride: y_stride as i32,
+                        padding: 0,
+                    };
+                    let warps = self.machine.tuning().threads as usize / 32;
+                    let launch = self.blocks((part.rows.div_ceil(warps), tokens));
+                    self.launch("plain_product", launch, &args)?;
+                }
+            }
+            at += 4 * part.rows as u64;
+        }
+        Ok(())
+    }
+
+    /// Queues the choice of the largest of `blocks` blocks' best.
+    pub(crate) fn pick(&self, args: &PickArgs) -> Result<(), BackendError> {
+        let launch = Launch {
+            overlaps: true,
+            ..self.blocks((1, 1))
+        };
+        self.launch("pick", launch, args)
+    }
+}
+
+/// Padded to whole tiles.
+pub(crate) fn padded(columns: usize) -> usize {
+    columns.next_multiple_of(TILE_COLUMNS)
+}
+
+/// What the kernels call an activation.
+pub(crate) fn activation_kind(activation: Activation) -> i32 {
+    match activation {
+        Activation::Silu => 0,
+        Activation::GeluTanh => 1,
+    }
+}
+
+fn gate_kind(output: Output) -> i32 {
+    match output {
+        Output::Gated(activation) => activation_kind(activation),
+        _ => 0,
+    }
+}
+
+/// Inputs, sums, scratch and two sets of partial products (`row_input.h`).
+fn vector_shared_bytes(w: &TileMatrix, threads: u32) -> u32 {
+    let inputs = w.column_tiles as usize * TILE_COLUMNS;
+    let parts = 2 * (threads as usize / 32) * 16;
+    (2 * inputs + 4 * (inputs / SUM_COLUMNS + 32 + parts)) as u32
+}
+
+fn unexpected_form() -> BackendError {
+    BackendError::Stopped {
+        reason: "a matrix in the order of the file where tiles are expected".to_owned(),
+    }
+}
+
+fn vector_kernel(bits: i32) -> &'static str {
+    match bits {
+        2 => "vector_product_2",
+        3 => "vector_product_3",
+        4 => "vector_product_4",
+        5 => "vector_product_5",
+        6 => "vector_product_6",
+        8 => "vector_product_8",
+        _ => "vector_product_16",
+    }
+}
+
+fn matrix_kernel(bits: i32) -> &'static str {
+    match bits {
+        2 => "matrix_product_2",
+        3 => "matrix_product_3",
+        4 => "matrix_product_4",
+        5 => "matrix_product_5",
+        6 => "matrix_product_6",
+        8 => "matrix_product_8",
+        _ => "matrix_product_16",
+    }
+}

@@ -1,0 +1,26 @@
+//! A GPU as a device: what the back ends for NVIDIA and AMD share, over a [`Machine`] that allocates,
+//! copies and launches.
+//!
+//! Kernels are `engine/kernels`, one source for all of them. Decode steps of one token run as one
+//! captured graph of fused kernels (`step.rs`); prompts, and the slow float32 twin of everything, run
+//! stage by stage over rows (`rows.rs`). Not here: drivers.
+
+mod args;
+mod backend;
+mod buffer;
+mod builder;
+mod cache;
+mod context;
+mod machine;
+mod probe;
+mod rope;
+mod rows;
+mod step;
+mod tiles;
+mod weights;
+
+#[cfg(test)]
+pub(crate) use args::args_sizes;
+pub(crate) use builder::GpuBuilder;
+pub(crate) use machine::{GraphId, HostWords, Launch, MARKS, Machine, Tuning};
+pub(crate) use tiles::Layout;

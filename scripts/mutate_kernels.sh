@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Plants bugs in copies of the kernels, one at a time, and shows that the tests on fibers catch each:
+# tests that pass with a bug in them test nothing. Exits with 1 when one goes unnoticed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unnoticed=0
+
+# plant LAYOUTS DESCRIPTION FILE PYTHON-EXPRESSION-OF-s: caught in at least one of the layouts.
+plant() {
+    local layouts=$1 description=$2 file=$3 change=$4 flags=${5:-} caught="" layout
+    rm -rf "$work/kernels"
+    cp -r engine/kernels "$work/kernels"
+    python3 - "$work/kernels/$file" "$change" <<'P'
+import sys
+path, change = sys.argv[1:]
+before = open(path).read()
+s = before
+after = eval(change)
+if after == before:
+    sys.exit(f"{path}: the bug could not be planted: {change}")
+open(path, "w").write(after)
+P
+    for layout in $layouts; do
+        # shellcheck disable=SC2086 # flags are words
+        c++ -std=c++17 -O1 -w $flags "-DKPORT_LAYOUT_$layout" "$work/kernels/tests.cpp" -o "$work/tests"
+        timeout 120 "$work/tests" >"$work/out" 2>&1 ||
+            caught+=" [$layout: $(grep -m1 -E 'FAILED|ERROR|error' "$work/out" | cut -c1-90)]"
+    done
+    if [[ -n $caught ]]; then
+        echo "caught     $description$caught"
+    else
+        echo "UNNOTICED  $description"
+        unnoticed=1
+    fi
+}
+
+both="NV RDNA3"
+plant "$both" "partial products read before they are written" linear_vector.h \
+    's.replace("        block_sync();\n        if (TID_X < TILE_ROWS) write_row", "        if (TID_X < TILE_ROWS) write_row")'
+plant "$both" "inputs read before they are staged" row_input.h \
+    's.replace("    }\n    block_sync();\n}", "    }\n}")'
+plant "$both" "keys overwritten while they are read" attention_tiles.h \
+    's.replace("        block_sync();\n        load_key_tile", "        load_key_tile", 1)'
+plant "$both" "results that do not shrink with the maximum" attention_tiles.h \
+    's.replace("out[s].v[i] *= shrink[row_slot(i)];", ";")'
+plant "$both" "values read by rows" attention_tiles.h \
+    's.replace("load_columns_b(values", "load_rows_b(values")'
+plant "$both" "activations overwritten while they are read" linear_matrix.h \
+    's.replace("((tile + 1) & 1) * X_BUFFER, x_next)", "(tile & 1) * X_BUFFER, x_next)")'
+plant "$both" "no barrier between a store of activations and their use" linear_matrix.h \
+    's.replace("X_BUFFER, x_next);\n        block_sync();", "X_BUFFER, x_next);")'
+plant "$both" "new key used before it is finished" attention_decode.h \
+    's.replace("new_v[i] = v_in[i];\n    }\n    block_sync();", "new_v[i] = v_in[i];\n    }")'
+plant "$both" "warps merged before all have written" attention_decode.h \
+    's.replace("mine[DIM + 1] = w.sum[g]; }\n    }\n    block_sync();", "mine[DIM + 1] = w.sum[g]; }\n    }")'
+plant "$both" "before-image taken after the append" heads.h \
+    's.replace("        if (saved) saved[i] = row[i];\n        store_as(row + i, head[i]);", "        store_as(row + i, head[i]);\n        if (saved) saved[i] = row[i];")'
+plant "$both" "counter of splits left as it is" attention_decode.h \
+    's.replace("if (TID_X == 0) a.arrived[BID_Y] = 0;", "")'
+plant "$both" "new row seen twice" attention_decode.h \
+    's.replace("least(kind.rows - 1, lo", "least(kind.rows, lo")'
+plant "$both" "ring that does not go round" attend.h \
+    's.replace("slot < ring.slots ? slot : slot - ring.slots", "slot")'
+plant "$both" "maximum of splits ignored" attention_decode.h \
+    's.replace("fast_exp2(load_fresh(p + (long)s * width) - top)", "1.0f")'
+plant "$both" "window one row too wide" attention_prefill.h 's.replace("i + a.oldest", "i + a.oldest - 1")'
+plant "$both" "causal edge one row too far" attention_prefill.h 's.replace("i + a.newest + 1", "i + a.newest + 2")'
+plant "$both" "offset of codes forgotten" linear_vector.h \
+    's.replace("(k.bias - CODE_OFFSET(BITS) * k.scale) * (sums[0]", "k.bias * (sums[0]")'
+plant "$both" "second sum of a group of 64 forgotten" linear_vector.h 's.replace("(sums[0] + sums[1])", "sums[0]")'
+plant "$both" "codes that straddle words lose their high bits" fragments.h \
+    's.replace("if (shift + BITS > 32) value |=", "if (false) value |=")'
+plant NV "two operand registers exchanged" fragments.h \
+    's.replace("even.r[0] = a.x; even.r[1] = a.y;", "even.r[0] = a.y; even.r[1] = a.x;")'
+plant RDNA3 "upper half of the wave does not repeat the lower" fragments.h \
+    's.replace("const bf16_t* row = x + (lane_id() & 15) * stride + 32 * h;", "const bf16_t* row = x + (lane_id() >> 1) * stride + 32 * h;")'
+plant "$both" "wrong row of an accumulator" fragments.h \
+    's.replace("DEV int acc_row(int i) { return 2 * i + (lane_id() >> 4); }", "DEV int acc_row(int i) { return i + 8 * (lane_id() >> 4); }").replace("(lane_id() >> 2) + ((i >> 1) & 1) * 8", "(lane_id() >> 2) + (i & 1) * 8")'
+plant "$both" "largest id among equals" linear_vector.h 's.replace("id < than.id", "id > than.id")'
+plant "$both" "a norm without its eps" rows.h 's.replace("(float)a.width + a.eps", "(float)a.width")'
+plant "$both" "rotation the other way round" heads.h 's.replace("a * angle.x - b * angle.y", "a * angle.x + b * angle.y")'
+plant "$both" "shuffle that some lanes skip" linear_plain.h \
+    's.replace("    sum = warp_sum(sum);", "    if (lane_id() < 24) sum = warp_sum(sum);")'
+plant "$both" "barrier that some warps skip" linear_vector.h \
+    's.replace("        block_sync();\n        if (TID_X < TILE_ROWS) write_row", "        if (TID_X < 32) block_sync();\n        if (TID_X < TILE_ROWS) write_row")'
+plant NV "read beyond the end of the weights" linear_vector.h \
+    's.replace("if (tile < w.column_tiles) load_tile", "load_tile")' \
+    "-fsanitize=address -DSIM_UCONTEXT"
+plant NV "write beyond the last row" linear_matrix.h \
+    's.replace("if (token < a.tokens && row < a.w.rows)", "if (row < a.w.rows)")' "-fsanitize=address -DSIM_UCONTEXT"
+exit $unnoticed
