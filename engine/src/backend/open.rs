@@ -2,7 +2,7 @@
 
 use crate::backend::interface::{Arithmetic, BackendChoice, DeviceBuilder};
 use crate::backend::{cpu, cuda, disabled, sim};
-use crate::error::LoadError;
+use crate::error::{BackendError, LoadError};
 use crate::qmm::QmmSetup;
 
 /// Opens a device; `threads` is for the CPU, 0 means one a core.
@@ -20,9 +20,20 @@ pub fn open(
 ) -> Result<Box<dyn DeviceBuilder>, LoadError> {
     require(choice)?;
     match choice {
-        BackendChoice::Cuda => cuda::open(arithmetic),
-        BackendChoice::Sim => sim::open(arithmetic),
+        BackendChoice::Cuda => no_routes("cuda", &qmm).and_then(|()| cuda::open(arithmetic)),
+        BackendChoice::Sim => no_routes("sim", &qmm).and_then(|()| sim::open(arithmetic)),
         _ => cpu::open(arithmetic, threads, qmm),
+    }
+}
+
+/// A GPU's kernels are its own: it cannot take another device's routes.
+fn no_routes(backend: &str, qmm: &QmmSetup) -> Result<(), LoadError> {
+    match qmm.route_profile {
+        None => Ok(()),
+        Some(_) => Err(LoadError::Backend(BackendError::Unavailable {
+            backend: backend.to_owned(),
+            reason: "a route profile is for the processor".to_owned(),
+        })),
     }
 }
 
