@@ -20,8 +20,18 @@ use super::settings::{self, MOST_BYTES, Settings, read_limited};
 /// Name of the template in an [`Environment`].
 const NAME: &str = "chat";
 
-/// Instructions that a template may run; one for a long chat takes some thousands.
-const FUEL: u64 = 10_000_000;
+/// Instructions that a template may run; one for a long chat takes some thousands. With it goes the
+/// depth to which a template can nest values.
+const FUEL: u64 = 1_000_000;
+
+/// The longest template compiled, in bytes; published ones are below 32 kB. With it goes the depth
+/// to which expressions can nest.
+const MOST_TEMPLATE_BYTES: usize = 64 << 10;
+
+/// Stack of the thread that templates run on, in bytes: address space, used as far as it is needed.
+/// minijinja recurses over chains of operators and over nested values without a limit; by the two
+/// constants above, 4 kB for each byte of a template and 2 kB for each level of a value.
+const STACK_BYTES: usize = 256 << 20;
 
 /// Who says something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -104,20 +114,12 @@ impl ChatTemplate {
         text: String,
         special_tokens: BTreeMap<String, String>,
     ) -> Result<Self, TokenizerError> {
-        let mut environment = Environment::new();
-        let syntax = SyntaxConfig::builder()
-            .trim_blocks(true)
-            .lstrip_blocks(true)
-            .build()
-            .map_err(|error| failed(path, &error))?;
-        environment.set_syntax(syntax);
-        environment.set_undefined_behavior(UndefinedBehavior::Lenient);
-        environment.set_auto_escape_callback(|_| AutoEscape::None);
-        environment.set_fuel(Some(FUEL));
-        add_builtins(&mut environment);
-        environment
-            .add_template_owned(NAME, text)
-            .map_err(|error| failed(path, &error))?;
+        if text.len() > MOST_TEMPLATE_BYTES {
+            let got = text.len();
+            let problem = format!("{got} bytes, expected at most {MOST_TEMPLATE_BYTES}");
+            return Err(failed(path, problem));
+        }
+        let environment = on_deep_stack(path, || environment(text))?;
         Ok(Self {
             path: path.to_owned(),
             environment,
@@ -140,11 +142,44 @@ impl ChatTemplate {
             documents => nothing,
             ..minijinja::Value::from_pairs(tokens)
         };
-        self.environment
-            .get_template(NAME)
-            .and_then(|template| template.render(context))
-            .map_err(|error| failed(&self.path, &error))
+        on_deep_stack(&self.path, || {
+            self.environment.get_template(NAME)?.render(context)
+        })
     }
+}
+
+/// Everything that a template may use, and the template `text` as [`NAME`].
+fn environment(text: String) -> Result<Environment<'static>, Error> {
+    let mut environment = Environment::new();
+    let syntax = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build()?;
+    environment.set_syntax(syntax);
+    environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_fuel(Some(FUEL));
+    add_builtins(&mut environment);
+    environment.add_template_owned(NAME, text)?;
+    Ok(environment)
+}
+
+/// Runs `work` where a template cannot overflow the stack, which would end the process.
+fn on_deep_stack<T: Send>(
+    path: &Path,
+    work: impl FnOnce() -> Result<T, Error> + Send,
+) -> Result<T, TokenizerError> {
+    let described = || work().map_err(|error| with_causes(&error));
+    let result = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("chat-template".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn_scoped(scope, described)
+            .map_err(|error| format!("no thread for it: {error}"))?;
+        let panicked = |_| Err("the template engine failed".to_owned());
+        thread.join().unwrap_or_else(panicked)
+    });
+    result.map_err(|problem| failed(path, problem))
 }
 
 fn add_builtins(environment: &mut Environment<'static>) {
@@ -158,7 +193,7 @@ fn raise_exception(message: String) -> Result<String, Error> {
 }
 
 /// The error and its causes in one line: the outer one says where, the inner one what.
-fn failed(path: &Path, error: &Error) -> TokenizerError {
+fn with_causes(error: &Error) -> String {
     let mut problem = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {
@@ -166,6 +201,10 @@ fn failed(path: &Path, error: &Error) -> TokenizerError {
         problem.push_str(&inner.to_string());
         cause = inner.source();
     }
+    problem
+}
+
+fn failed(path: &Path, problem: String) -> TokenizerError {
     TokenizerError::ChatTemplate {
         path: path.to_owned(),
         problem,
@@ -234,5 +273,42 @@ mod tests {
         let endless =
             "{% for a in range(9999) %}{% for b in range(9999) %}{{ b }}{% endfor %}{% endfor %}";
         assert!(render(endless, &[]).is_err());
+    }
+    #[test]
+    fn the_longest_chain_of_operators_does_not_overflow_the_stack() {
+        // Not chains of binary operators: minijinja takes minutes to compile one of this length.
+        for (start, link, end) in [
+            ("{{ ", "-", "1 }}"),
+            ("{{ ", "not ", "1 }}"),
+            ("{{ 1", "|e", " }}"),
+            ("{{ a", ".a", " }}"),
+            ("{{ a", "()", " }}"),
+        ] {
+            let links = (MOST_TEMPLATE_BYTES - start.len() - end.len()) / link.len();
+            // Whether it renders or is refused does not matter: the process goes on.
+            let _ = render(&format!("{start}{}{end}", link.repeat(links)), &[]);
+        }
+        let error = render(&" ".repeat(MOST_TEMPLATE_BYTES + 1), &[]).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("65537 bytes, expected at most 65536"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_deepest_value_does_not_overflow_the_stack() {
+        for end in [
+            "",
+            "{{ ns.x }}",
+            "{{ ns.x | tojson }}",
+            "{{ ns.x == [ns.x] }}",
+        ] {
+            let template = format!(
+                "{{% set ns = namespace(x=[]) %}}{{% for i in range(99999) %}}\
+                 {{% set ns.x = [ns.x] %}}{{% endfor %}}{end}"
+            );
+            let _ = render(&template, &[]);
+        }
     }
 }
