@@ -20,7 +20,7 @@ use crate::exit_code;
 use crate::experiment::claim::Claims;
 use crate::experiment::load;
 use crate::experiment::model::{Experiment, Identical, Nulls};
-use crate::record::reader;
+use crate::record::{reader, store};
 use crate::session::error::SessionError;
 use crate::session::observer::Observer as _;
 use crate::source::line::{LineCommit, between};
@@ -313,11 +313,7 @@ impl<'a> Search<'a> {
 
 /// The newest record in a step's folder.
 fn latest(records: &Path) -> Option<PathBuf> {
-    let entries = fs::read_dir(records).ok()?;
-    let folders = entries.filter_map(Result::ok).map(|entry| entry.path());
-    folders
-        .filter(|path| path.join("plan.json").is_file())
-        .max()
+    store::record_directories(records).ok()?.into_iter().next()
 }
 
 fn is_finished(record: &Path) -> bool {

@@ -146,18 +146,8 @@ impl Series<'_> {
 
 /// The record in the folder of a run, if there is one.
 fn record_in(place: &Path) -> anyhow::Result<Option<Record>> {
-    let Ok(entries) = fs::read_dir(place) else {
-        return Ok(None);
-    };
-    for entry in entries {
-        let path = entry
-            .with_context(|| format!("cannot list {}", place.display()))?
-            .path();
-        if path.join(store::PLAN_FILE).is_file() {
-            return Ok(Some(reader::read(&path)?));
-        }
-    }
-    Ok(None)
+    let newest = store::record_directories(place)?.into_iter().next();
+    Ok(newest.map(|path| reader::read(&path)).transpose()?)
 }
 
 fn figures(record: &Record) -> Result<RunFigures, SessionError> {

@@ -241,8 +241,12 @@ pub fn find_resumable(
     })
 }
 
-/// The directories below `results_root` that hold a plan, newest first.
-fn record_directories(results_root: &Path) -> Result<Vec<PathBuf>, RecordError> {
+/// The directories below `results_root` that hold a plan, newest first; none where there is no
+/// such folder. One that is still being put together, or was when a kill came, is no record.
+///
+/// # Errors
+/// The folder cannot be listed.
+pub fn record_directories(results_root: &Path) -> Result<Vec<PathBuf>, RecordError> {
     let entries = match fs::read_dir(results_root) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
