@@ -19,28 +19,10 @@ use bench_run::verdict::rule::Rule;
 use trial::{rule, tau, trial};
 use world::{Noise, SIGMA, World};
 
-fn still(noise: Noise, cells: usize, rounds: usize) -> World {
-    World {
-        noise,
-        cells,
-        rounds,
-        effect: 0.0,
-        hit: 0,
-    }
-}
-
-fn changed(world: World, effect: f64, hit: usize) -> World {
-    World {
-        effect,
-        hit,
-        ..world
-    }
-}
-
 /// The bounds that a world breaks, without a change and exactly at the gate.
 fn broken(world: World, runs: u64, seed: u64) -> Vec<String> {
     let mut broken = bounds::broken_by_no_change(&world, &trial(&world, &rule(), runs, seed));
-    let at_gate = changed(world, tau(), world.cells);
+    let at_gate = world.changed(tau(), world.cells);
     let seen = trial(&at_gate, &rule(), runs, seed + 1);
     broken.extend(bounds::broken_at_the_gate(&at_gate, &seen));
     broken
@@ -49,7 +31,7 @@ fn broken(world: World, runs: u64, seed: u64) -> Vec<String> {
 #[test]
 fn the_bounds_hold_in_one_cell_whatever_the_noise() {
     for (index, noise) in Noise::ALL.into_iter().enumerate() {
-        let found = broken(still(noise, 1, 5), 300, 100 * index as u64);
+        let found = broken(World::still(noise, 1, 5), 300, 100 * index as u64);
         assert_eq!(found, Vec::<String>::new());
     }
 }
@@ -57,15 +39,15 @@ fn the_bounds_hold_in_one_cell_whatever_the_noise() {
 #[test]
 fn the_bounds_hold_where_cells_lend_each_other_their_noise() {
     for (seed, noise) in [(1, Noise::Spikes), (2, Noise::Unequal)] {
-        let found = broken(still(noise, 12, 4), 60, 1000 * seed);
+        let found = broken(World::still(noise, 12, 4), 60, 1000 * seed);
         assert_eq!(found, Vec::<String>::new());
     }
 }
 
 #[test]
 fn a_loss_of_two_percent_is_found_and_an_unchanged_program_passes() {
-    let world = still(Noise::Spikes, 1, 7);
-    let lost = trial(&changed(world, 0.02, 1), &rule(), 300, 7);
+    let world = World::still(Noise::Spikes, 1, 7);
+    let lost = trial(&world.changed(0.02, 1), &rule(), 300, 7);
     assert!(lost.slower.is_between(0.92, 1.0, 300), "{:?}", lost.slower);
     assert!(lost.fails.is_between(0.92, 1.0, 300), "{:?}", lost.fails);
     let unchanged = trial(&world, &rule(), 300, 8);
@@ -92,9 +74,9 @@ fn the_predicted_chances_come_true() {
     };
     let comparison = Comparison::planned(shape, SIGMA, tau(), 1);
     let power = comparison.power(&plain).unwrap();
-    let world = still(Noise::Calm, 1, 5);
+    let world = World::still(Noise::Calm, 1, 5);
     let runs = 500;
-    let of = |effect, seed| trial(&changed(world, effect, 1), &plain, runs, seed);
+    let of = |effect, seed| trial(&world.changed(effect, 1), &plain, runs, seed);
     for (found, predicted) in [
         (of(0.0, 51).passes, power.pass_if_unchanged),
         (of(power.detectable, 52).slower, 0.9),

@@ -103,30 +103,30 @@ fn simulate(arguments: &Arguments) -> Results {
     let mut add = |world: World, rule: Rule| settings.push(Setting { world, rule });
     let level_worlds: Vec<World> = Noise::ALL
         .into_iter()
-        .flat_map(|noise| sizes().map(move |(cells, rounds)| still(noise, cells, rounds)))
+        .flat_map(|noise| sizes().map(move |(cells, rounds)| World::still(noise, cells, rounds)))
         .collect();
     for world in &level_worlds {
         add(*world, rule());
-        add(changed(*world, tau(), world.cells), rule());
+        add(world.changed(tau(), world.cells), rule());
     }
     let power_worlds: Vec<World> = sizes()
-        .map(|(cells, rounds)| still(Noise::Spikes, cells, rounds))
+        .map(|(cells, rounds)| World::still(Noise::Spikes, cells, rounds))
         .collect();
     for world in &power_worlds {
         for effect in [0.01, 0.02, 0.03] {
-            add(changed(*world, effect, 1), rule());
+            add(world.changed(effect, 1), rule());
         }
     }
     let limit_worlds: Vec<(&str, Rule, World)> = [(8, 3), (8, 5), (20, 3)]
         .into_iter()
         .flat_map(|(cells, rounds)| {
-            let world = still(Noise::Spikes, cells, rounds);
+            let world = World::still(Noise::Spikes, cells, rounds);
             limits().map(move |(name, rule)| (name, rule, world))
         })
         .collect();
     for (_, rule, world) in &limit_worlds {
         add(*world, rule.clone());
-        add(changed(*world, 0.02, 1), rule.clone());
+        add(world.changed(0.02, 1), rule.clone());
     }
     let mut seen = run_all(&settings, arguments).into_iter();
     let mut next = || seen.next().unwrap_or_default();
@@ -151,24 +151,6 @@ fn sizes() -> impl Iterator<Item = (usize, usize)> {
     CELLS
         .into_iter()
         .flat_map(|cells| ROUNDS.into_iter().map(move |rounds| (cells, rounds)))
-}
-
-fn still(noise: Noise, cells: usize, rounds: usize) -> World {
-    World {
-        noise,
-        cells,
-        rounds,
-        effect: 0.0,
-        hit: 0,
-    }
-}
-
-fn changed(world: World, effect: f64, hit: usize) -> World {
-    World {
-        effect,
-        hit,
-        ..world
-    }
 }
 
 /// The rule with other limits of the prior.

@@ -67,6 +67,28 @@ pub(crate) struct World {
     pub(crate) hit: usize,
 }
 
+impl World {
+    /// One in which the candidate is the base.
+    pub(crate) fn still(noise: Noise, cells: usize, rounds: usize) -> Self {
+        Self {
+            noise,
+            cells,
+            rounds,
+            effect: 0.0,
+            hit: 0,
+        }
+    }
+
+    /// The same with `effect` in the first `hit` cells.
+    pub(crate) fn changed(self, effect: f64, hit: usize) -> Self {
+        Self {
+            effect,
+            hit,
+            ..self
+        }
+    }
+}
+
 /// One run of base, one null arm and candidate in every cell, ordered as a plan orders it.
 pub(crate) fn run(world: &World, random: &mut SplitMix64) -> Vec<CellData> {
     (0..world.cells)
