@@ -153,8 +153,8 @@ fn is_candidate(arm: &PlannedArm, base: usize) -> bool {
 }
 
 /// How slow the control arm must be made, as δ, so that it is found in every cell and gated
-/// metric together with probability [`WANTED`]. The noise is what is known of the cell;
-/// where nothing is, the most that the gate bears: with more an unchanged candidate would
+/// metric together with probability [`WANTED`]. The noise is that of a noisy run, as far as
+/// the cell is known: by the usual one every second run would see less than it promised. Where nothing is known, the most that the gate bears: with more an unchanged candidate would
 /// hardly pass, and nothing is lost if the run is Invalid. `known` is in the order of the
 /// plan's cells, or empty. `None` without a control arm, or where the gate cannot be
 /// reached at all.
@@ -177,7 +177,7 @@ pub fn control_needs(plan: &Plan, known: &[KnownCell]) -> Option<f64> {
         let mut comparison = comparison(plan, &built, treatments, tau);
         let seen = known.get(cell).and_then(|cell| cell.noise.get(name));
         comparison.growth.sigma = match seen {
-            Some(seen) => seen.sigma * known_inflation(&rule, name),
+            Some(seen) => seen.noisy * known_inflation(&rule, name),
             None => comparison.tolerable_noise(&rule)?,
         };
         comparison.family = family;
@@ -243,7 +243,11 @@ mod tests {
     }
 
     fn known(sigma: f64) -> Vec<KnownCell> {
-        let noise = KnownNoise { sigma, runs: 3 };
+        let noise = KnownNoise {
+            sigma,
+            noisy: sigma,
+            runs: 3,
+        };
         vec![
             KnownCell::default(),
             KnownCell {

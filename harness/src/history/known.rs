@@ -4,11 +4,14 @@ use indexmap::IndexMap;
 
 use super::format::{PastCell, PastRun, workload};
 use crate::record::format::{NullContrast, Plan};
-use crate::stats::quantile::median;
+use crate::stats::quantile::{median, quantile};
 
 /// Most contrasts per metric that a plan is sealed with: they tell the inflation to 8 %,
 /// and older ones tell of an older machine.
 pub const MOST_CONTRASTS: usize = 100;
+
+/// Which of the noise levels that were seen counts as a noisy run's.
+const NOISY: f64 = 0.9;
 
 /// What is known about one cell of a plan from runs of the same workload.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -24,6 +27,8 @@ pub struct KnownCell {
 pub struct KnownNoise {
     /// Standard deviation of one attempt, natural logarithm; the median over runs.
     pub sigma: f64,
+    /// The same in a noisy run: nine in ten had no more.
+    pub noisy: f64,
     /// Runs that it was seen in.
     pub runs: usize,
 }
@@ -54,6 +59,7 @@ fn noise(past: &[&PastCell], metric: &str) -> Option<KnownNoise> {
     let sigmas: Vec<f64> = seen.map(|seen| seen.sigma).collect();
     Some(KnownNoise {
         sigma: median(&sigmas)?,
+        noisy: quantile(&sigmas, NOISY)?,
         runs: sigmas.len(),
     })
 }
@@ -122,6 +128,7 @@ mod tests {
         assert_eq!(known[1].attempt_seconds, Some(2.5));
         let noise = known[1].noise["decode_tok_s"];
         assert!((noise.sigma - 0.006).abs() < 1e-12 && noise.runs == 3);
+        assert!(noise.noisy > noise.sigma, "{}", noise.noisy);
     }
 
     #[test]

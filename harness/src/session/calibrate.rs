@@ -10,7 +10,7 @@ use super::control::round_up;
 use super::prepare::orders;
 
 /// Runs that settle the sizes and are not counted.
-pub const PILOTS: u32 = 3;
+pub const PILOTS: u32 = 10;
 
 /// The name of a run's folder.
 #[must_use]

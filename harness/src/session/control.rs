@@ -131,7 +131,11 @@ mod tests {
     fn auto_follows_the_noise_that_is_known() {
         let mut plan = planned("{ of: base }");
         let mut pct = |sigma: f64| {
-            let noise = KnownNoise { sigma, runs: 3 };
+            let noise = KnownNoise {
+                sigma: 0.0,
+                noisy: sigma,
+                runs: 3,
+            };
             let cell = KnownCell {
                 attempt_seconds: None,
                 noise: [("decode_tok_s".to_owned(), noise)].into(),
