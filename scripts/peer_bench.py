@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""One measurement of this engine or of llama.cpp: the same work, and the same JSON for both.
+
+    scripts/peer_bench.py engine    MLXCEL_BENCH_DECODE MODEL TEST
+    scripts/peer_bench.py llama_cpp LLAMA_BENCH         MODEL TEST
+
+TEST is ppN (prefill of N tokens), tgN (N tokens decoded from an empty cache) or tgN@D (N tokens
+decoded after D others, whose time does not count). MODEL is the name of a pair:
+
+    gemma-3-270m            synthetic:gemma3-270m, 4-bit g64     models/gguf/gemma-3-270m-q4_0.gguf
+    smollm2-135m-instruct   models/mlx/smollm2-135m-instruct     models/gguf/smollm2-135m-instruct.gguf
+
+Speed does not depend on the values of weights: the pair of Gemma has the same shapes at about the
+same bytes per token, the pair of SmolLM2 the very same weights. The last line of standard output is
+`{"tok_s": …, "program": …}`: tokens of TEST by the wall time that the program itself measured,
+after its own warm-up. THREADS (default 2) goes to both. Only the standard library is used.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+MODELS = Path(os.environ.get("MODELS", "models"))
+PAIRS = {
+    "gemma-3-270m": ("synthetic:gemma3-270m", MODELS / "gguf/gemma-3-270m-q4_0.gguf"),
+    "smollm2-135m-instruct": (
+        str(MODELS / "mlx/smollm2-135m-instruct"),
+        MODELS / "gguf/smollm2-135m-instruct.gguf",
+    ),
+}
+TEST = re.compile(r"pp(?P<prompt>\d+)|tg(?P<decoded>\d+)(@(?P<depth>\d+))?")
+# A prefill needs some decode behind it, and a decode some prompt before it.
+FEW_TOKENS = 4
+
+
+def fail(reason):
+    sys.exit(f"{Path(__file__).name}: {reason}")
+
+
+def output_of(command):
+    """Standard output; a program that fails takes this one with it."""
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    except OSError as error:
+        fail(f"{command[0]}: {error}")
+    if done.returncode:
+        fail(f"{command[0]} ended with {done.returncode}")
+    return done.stdout
+
+
+def engine(program, model, test, threads):
+    prompt = test["prompt"] or test["depth"] or FEW_TOKENS
+    decoded = test["decoded"] or FEW_TOKENS
+    out = json.loads(
+        output_of(
+            [program, "-m", model, "-p", "x", "--prompt-tokens", str(prompt), "-n", str(decoded)]
+            + ["--threads", threads, "--ignore-eos", "--json"]
+        )
+    )
+    return out["prefill_tok_s" if test["prompt"] else "decode_tok_s"]
+
+
+def llama_cpp(program, model, test, threads):
+    if not model.is_file():
+        fail(f"{model} is missing: see docs/performance.md for how it is made")
+    rows = output_of(
+        [program, "-m", str(model), "-p", test["prompt"] or "0", "-n", test["decoded"] or "0"]
+        + ["-d", test["depth"] or "0", "-t", threads, "-r", "1", "-o", "jsonl"]
+        + ["-fa", os.environ.get("FLASH_ATTENTION", "1")]
+    )
+    (row,) = (json.loads(line) for line in rows.splitlines())
+    # The exact times, not the program's own means, which carry six digits.
+    return (row["n_prompt"] + row["n_gen"]) * 1e9 / row["samples_ns"][0]
+
+
+def main():
+    kinds = {"engine": engine, "llama_cpp": llama_cpp}
+    if len(sys.argv) != 5 or sys.argv[1] not in kinds or sys.argv[3] not in PAIRS:
+        fail(f"expected {'|'.join(kinds)} PROGRAM {'|'.join(PAIRS)} TEST")
+    kind, program, name, text = sys.argv[1:]
+    test = TEST.fullmatch(text)
+    if not test:
+        fail(f"test {text!r}: expected ppN, tgN or tgN@D")
+    model = PAIRS[name][list(kinds).index(kind)]
+    speed = kinds[kind](program, model, test, os.environ.get("THREADS", "2"))
+    print(json.dumps({"tok_s": speed, "program": kind}))
+
+
+if __name__ == "__main__":
+    main()
