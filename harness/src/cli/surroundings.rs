@@ -50,7 +50,7 @@ impl Surroundings {
             experiment_path: &self.experiment_path,
             cache: &self.cache,
             variable: &|name| std::env::var_os(name),
-            tool: version::VERSION,
+            tool: version::LINE,
             rounds,
             only_base: false,
             stop,
