@@ -358,3 +358,29 @@ fn a_claim_is_about_a_candidate_a_metric_and_a_change_that_can_be() {
         "{text}"
     );
 }
+
+#[test]
+fn words_of_an_arm_need_one_place_of_their_own_in_the_command() {
+    let arm = |args: &str, command: &str| {
+        let text = GOOD.replacen(
+            "next: { rev: next }",
+            &format!("next: {{ rev: next, args: {args} }}"),
+            1,
+        );
+        errors(&text.replacen("'{artifact} --size {size}'", command, 1))
+    };
+    assert_eq!(arm("--fast", "'{artifact} {args} --size {size}'"), "");
+    let nowhere = arm("--fast", "'{artifact} --size {size}'");
+    assert!(nowhere.contains("arms.next.args"), "{nowhere}");
+    assert!(
+        nowhere.contains("expected a command with `{args}`, got one without"),
+        "{nowhere}"
+    );
+    let joined = arm("--fast", "'{artifact} x{args} --size {size}'");
+    assert!(
+        joined.contains("expected `{args}` as a word of its own, got `x{args}`"),
+        "{joined}"
+    );
+    let open = arm("\"'x\"", "'{artifact} {args} --size {size}'");
+    assert!(open.contains("an unclosed quote"), "{open}");
+}

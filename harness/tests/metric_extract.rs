@@ -78,6 +78,7 @@ fn arm(experiment: &Experiment, name: &str, null_of: Option<&str>) -> PlannedArm
         build: Some(0),
         build_failure: None,
         treatment: 0,
+        args: None,
         env: IndexMap::new(),
         requires: experiment.arms[repeated].requires.clone(),
         slow_down: None,

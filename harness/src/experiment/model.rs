@@ -58,7 +58,7 @@ pub struct Experiment {
     pub setup: IndexMap<String, SetupStep>,
     /// The command line of one attempt. It is split like a POSIX shell would,
     /// but no shell runs; `{artifact}`, `{artifact:<file name>}`, `{artifact_dir}`,
-    /// `{arm}`, each cell variable and each setup step are replaced inside the words.
+    /// `{arm}`, `{args}`, each cell variable and each setup step are replaced inside the words.
     pub command: String,
     /// Environment of every attempt, beside the fixed one. `{artifact_dir}` in a
     /// value is the folder that holds the arm's copied artifacts.
@@ -171,7 +171,7 @@ pub enum Receipt {
     None,
 }
 
-/// One arm: a build and an environment under test.
+/// One arm: a build under test, with its environment and its arguments.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Arm {
@@ -193,6 +193,9 @@ pub struct Arm {
     /// Another build command for this arm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build_command: Option<String>,
+    /// Words of this arm's own for the command, in the place of `{args}`; split like the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<String>,
     /// Environment of this arm's attempts; `{artifact_dir}` works as in `env` above.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub env: IndexMap<String, String>,

@@ -1,5 +1,5 @@
 //! Fills a command line: `{artifact}`, `{artifact:<file name>}`, `{artifact_dir}`,
-//! `{arm}`, the variables of a cell and the names of setup steps; and `{artifact_dir}` in
+//! `{arm}`, `{args}`, the variables of a cell and the names of setup steps; and `{artifact_dir}` in
 //! environment values.
 //!
 //! The line is split into words first, as a POSIX shell would split it, and the
@@ -17,7 +17,9 @@ use indexmap::IndexMap;
 use super::diagnostic::nearest;
 
 /// The names that are known in every command line.
-pub(crate) const FIXED_NAMES: [&str; 3] = ["artifact", "artifact_dir", "arm"];
+pub(crate) const FIXED_NAMES: [&str; 4] = ["artifact", "artifact_dir", "arm", ARGS_NAME];
+/// The name that stands for an arm's own words: a word of its own, and as many as the arm has.
+pub(crate) const ARGS_NAME: &str = "args";
 /// The name of the folder that a setup step fills.
 pub(crate) const OUT_NAME: &str = "out";
 /// The name that is known in the value of an environment variable.
@@ -72,7 +74,8 @@ impl TemplateError {
     }
 }
 
-/// The words of `command` with every placeholder replaced from `vars`.
+/// The words of `command` with every placeholder replaced from `vars`; the word `{args}` is
+/// split like the command itself.
 ///
 /// # Errors
 /// The first fault, see [`TemplateError`].
@@ -81,7 +84,16 @@ pub fn fill(command: &str, vars: &IndexMap<String, String>) -> Result<Vec<String
     if words.is_empty() {
         return Err(TemplateError::Empty);
     }
-    words.iter().map(|word| fill_value(word, vars)).collect()
+    let mut filled = Vec::new();
+    for word in words {
+        match vars.get(ARGS_NAME) {
+            Some(args) if is_args(&word) => {
+                filled.extend(shell_words::split(args).map_err(|_| TemplateError::Unsplittable)?);
+            }
+            _ => filled.push(fill_value(&word, vars)?),
+        }
+    }
+    Ok(filled)
 }
 
 /// `text` with every placeholder replaced from `vars`; nothing is split. For the
@@ -101,6 +113,21 @@ pub fn fill_value(text: &str, vars: &IndexMap<String, String>) -> Result<String,
         }
     }
     Ok(filled)
+}
+
+/// Whether `word` stands for an arm's own words.
+fn is_args(word: &str) -> bool {
+    word.strip_prefix('{')
+        .and_then(|word| word.strip_suffix('}'))
+        .is_some_and(|name| name == ARGS_NAME)
+}
+
+/// The word of `command` in which `{args}` stands beside something else, if there is one.
+pub(crate) fn joined_args(command: &str) -> Option<String> {
+    let words = shell_words::split(command).ok()?;
+    words
+        .into_iter()
+        .find(|word| !is_args(word) && value_placeholders(word).any(|name| name == ARGS_NAME))
 }
 
 /// The placeholders of `command`, in reading order, each as often as it stands there.
@@ -225,6 +252,21 @@ mod tests {
             ["/cache/a b/jq", "--size='; rm -rf /", "/cache/a b/libjq.so"]
         );
         assert_eq!(words("'{arm} x' \"{arm}\""), ["base x", "base"]);
+    }
+
+    #[test]
+    fn the_words_of_an_arm_take_the_place_of_one_word_and_are_not_filled() {
+        let with = |args: &str| {
+            let vars = IndexMap::from([("args".to_owned(), args.to_owned())]);
+            fill("prog {args} -n 1", &vars).unwrap()
+        };
+        assert_eq!(with(""), ["prog", "-n", "1"]);
+        assert_eq!(
+            with("--loop 'a b' {arm}"),
+            ["prog", "--loop", "a b", "{arm}", "-n", "1"]
+        );
+        assert_eq!(joined_args("prog x{args}"), Some("x{args}".to_owned()));
+        assert_eq!(joined_args("prog {args} {{args}}"), None);
     }
 
     #[test]

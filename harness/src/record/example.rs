@@ -55,6 +55,7 @@ pub(crate) fn plan() -> Plan {
         build: Some(build),
         build_failure: None,
         treatment,
+        args: None,
         env: experiment.arms[of].env.clone(),
         requires: experiment.arms[of].requires.clone(),
         slow_down: None,

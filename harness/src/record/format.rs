@@ -197,6 +197,9 @@ pub struct PlannedArm {
     pub build_failure: Option<String>,
     /// Copies of one treatment (same build, same environment) share a number.
     pub treatment: usize,
+    /// Its own words in the command, in the place of `{args}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<String>,
     /// The declared environment of its attempts: the experiment's, then the arm's own.
     pub env: IndexMap<String, String>,
     /// Conditions on the output that only this arm must meet.

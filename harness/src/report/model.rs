@@ -245,7 +245,10 @@ fn arm_line(plan: &Plan, arm: &PlannedArm) -> ArmLine {
         key: of_build(&|b| short_hash(&b.key)),
         receipt: of_build(&|b| b.receipt.clone().unwrap_or_default()),
         null_of: arm.null_of.clone().unwrap_or_default(),
-        env: reproduce::env_words(&arm.env),
+        env: reproduce::env_words(&arm.env)
+            .into_iter()
+            .chain(arm.args.clone())
+            .collect(),
         build_failure: arm.build_failure.clone(),
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::escape::one_line;
 use super::{method, words};
 use crate::experiment::matrix::Cell;
-use crate::experiment::template;
+use crate::experiment::template::{self, ARGS_NAME};
 use crate::record::format::{Plan, PlannedArm, PlannedBuild};
 
 /// How to do it again.
@@ -176,6 +176,7 @@ fn variables(
         .map(|(name, value)| (name.clone(), value.to_string()))
         .collect();
     vars.insert("arm".into(), arm.name.clone());
+    vars.insert(ARGS_NAME.into(), arm.args.clone().unwrap_or_default());
     for (index, fixture) in plan.fixtures.iter().enumerate() {
         if fixture.cells.contains(&cell.id) {
             vars.insert(fixture.step.clone(), place(plan, index));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 
 use crate::experiment::matrix::Cell;
-use crate::experiment::template::{self, TemplateError};
+use crate::experiment::template::{self, ARGS_NAME, TemplateError};
 use crate::record::format::{Plan, PlannedArm, PlannedBuild};
 
 use super::environment::environment;
@@ -86,6 +86,7 @@ fn variables(
     let repeated = arm.null_of.as_ref().or(braked.map(|control| &control.of));
     let name = repeated.unwrap_or(&arm.name);
     vars.insert("arm".into(), name.clone());
+    vars.insert(ARGS_NAME.into(), arm.args.clone().unwrap_or_default());
     for (fixture, place) in plan.fixtures.iter().zip(&workplace.fixtures) {
         if fixture.cells.contains(&cell.id) {
             let place = place.to_string_lossy().into_owned();

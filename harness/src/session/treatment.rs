@@ -1,6 +1,6 @@
 //! From built arms to planned arms: treatments, identity, null arms. Pure.
 //!
-//! A treatment is a build plus an environment (docs/adr/0007). Equal code that the
+//! A treatment is a build with an environment and arguments (docs/adr/0007). Equal code that the
 //! file did not ask for is most likely a stale build, the fault that published
 //! numbers have come from; it is refused before any time is spent.
 
@@ -37,9 +37,9 @@ pub enum IdentityError {
         /// First digits of the code hash.
         code: String,
     },
-    /// The same build and environment under two names.
+    /// The same build, environment and arguments under two names.
     #[error(
-        "arms `{first}` and `{second}` have the same build and the same environment; \
+        "arms `{first}` and `{second}` have the same build, environment and arguments; \
          expected them to differ, or `nulls: [{first}]` to repeat an arm"
     )]
     SameTreatment {
@@ -80,16 +80,16 @@ pub fn arrange(
         };
         // The same treatment tells most; then the same code from another source.
         let twin = twins()
-            .find(|(_, arm)| arm.env == planned.env)
+            .find(|(_, arm)| same_surroundings(arm, &planned))
             .or_else(|| twins().find(|(_, arm)| arm.build != planned.build))
             .map(|(index, _)| index);
         if let Some(twin) = twin {
-            let same_env = arms[twin].env == planned.env;
+            let same_surroundings = same_surroundings(&arms[twin], &planned);
             let same_build = arms[twin].build == planned.build;
             if experiment.identical == Identical::Refuse {
                 return Err(refusal(&arms[twin], &planned, same_build, builds));
             }
-            if same_env {
+            if same_surroundings {
                 warnings.push(join(&mut arms, twin, &mut planned, &experiment.base));
             }
         }
@@ -139,6 +139,7 @@ fn planned_arm(
         build,
         build_failure,
         treatment: 0,
+        args: arm.args.clone(),
         env,
         requires: arm.requires.clone(),
         slow_down: None,
@@ -152,6 +153,11 @@ fn code<'a>(arm: &PlannedArm, builds: &'a [PlannedBuild]) -> Option<&'a str> {
 fn same_code(first: &PlannedArm, second: &PlannedArm, builds: &[PlannedBuild]) -> bool {
     let build = |arm: &PlannedArm| builds.get(arm.build?);
     matches!((build(first), build(second)), (Some(one), Some(other)) if identity::same_code(one, other))
+}
+
+/// Whether two arms run in the same environment and with the same arguments.
+fn same_surroundings(first: &PlannedArm, second: &PlannedArm) -> bool {
+    first.env == second.env && first.args == second.args
 }
 
 fn refusal(
@@ -183,7 +189,7 @@ fn refusal(
 /// The number of the treatment that `arm` is a copy of, or the next free one.
 fn treatment_of(arms: &[PlannedArm], arm: &PlannedArm, builds: &[PlannedBuild]) -> usize {
     arms.iter()
-        .find(|earlier| same_code(earlier, arm, builds) && earlier.env == arm.env)
+        .find(|earlier| same_code(earlier, arm, builds) && same_surroundings(earlier, arm))
         .map_or_else(
             || {
                 arms.iter()
@@ -252,6 +258,23 @@ mod tests {
         let treatments: Vec<usize> = plan.arms.iter().map(|arm| arm.treatment).collect();
         assert_eq!(treatments, [0, 1, 2, 0]);
         assert_eq!(plan.arms[3].null_of.as_deref(), Some("base"));
+    }
+
+    #[test]
+    fn arguments_make_a_treatment_of_their_own() {
+        let mut experiment = experiment("[base]", "refuse");
+        experiment.arms["sync"].env.clear();
+        experiment.arms["sync"].args = Some("--slow".into());
+        let builds = [build("a"), build("b")];
+        let plan = arrange(&experiment, &indices(&[0, 1, 1]), &builds).unwrap();
+        let treatments: Vec<usize> = plan.arms.iter().map(|arm| arm.treatment).collect();
+        assert_eq!(treatments, [0, 1, 2, 0]);
+        experiment.arms["main"].args = Some("--slow".into());
+        let error = arrange(&experiment, &indices(&[0, 1, 1]), &builds).unwrap_err();
+        assert!(
+            error.to_string().contains("environment and arguments"),
+            "{error}"
+        );
     }
 
     #[test]

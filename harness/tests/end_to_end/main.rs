@@ -110,6 +110,27 @@ fn an_environment_is_an_arm_and_a_faster_one_passes() {
 }
 
 #[test]
+#[test]
+fn arms_of_one_build_differ_by_their_arguments() {
+    let project = Project::new();
+    let slow = "[ \"${1:-}\" = --slow ] && [ \"$2\" = 'a b' ] && rate=950";
+    let base = project.commit_with(1000, "fast", slow);
+    let file = project.experiment(&base, &base, "");
+    let text = fs::read_to_string(&file).unwrap();
+    let main = format!("main: {{ rev: {base} }}");
+    let args = format!("main: {{ rev: {base}, args: \"--slow 'a b'\" }}");
+    let text = text.replace(&main, &args);
+    fs::write(&file, text.replace("'{artifact}'", "'{artifact} {args}'")).unwrap();
+    let output = project.bench_run(&["x.yaml", "--gate", "--no-report"]);
+    assert_eq!(output.status.code(), Some(10), "{}", stderr(&output));
+    let record = project.records().remove(0);
+    let report = project.bench_run(&["report", record.to_str().unwrap()]);
+    let text = stdout(&report);
+    assert!(text.contains("| main | main `--slow 'a b'` |"), "{text}");
+    assert!(text.contains("prog --slow 'a b'\n"), "{text}");
+    assert!(text.contains("by bench-run 0."), "{text}");
+}
+
 fn the_same_record_gives_the_same_bytes() {
     let project = Project::new();
     let (base, main) = (project.commit(1000), project.commit(990));

@@ -80,6 +80,13 @@ fn one_arm(path: &str, arm: &Arm, experiment: &Experiment, report: &mut Report) 
             not_blank(&at(key), text, report);
         }
     }
+    if let Some(args) = &arm.args {
+        not_blank(&at("args"), args, report);
+        if shell_words::split(args).is_err() {
+            let got = "an unclosed quote or a final backslash";
+            report.value(&at("args"), "words as a shell splits them", got, None);
+        }
+    }
     if let Some(patch) = &arm.patch
         && (patch.as_os_str().is_empty() || patch.is_absolute())
     {

@@ -10,7 +10,9 @@ use super::super::key_path::{child, item};
 use super::super::matrix;
 use super::super::model::{Experiment, Scalar};
 use super::super::report::Report;
-use super::super::template::{self, FIXED_NAMES, OUT_NAME, TemplateError, is_identifier};
+use super::super::template::{
+    self, ARGS_NAME, FIXED_NAMES, OUT_NAME, TemplateError, is_identifier,
+};
 use super::{not_blank, output, setup};
 
 /// More cells than this are a slip, and their names alone would fill memory.
@@ -18,7 +20,7 @@ const MAX_CELLS: usize = 1000;
 
 /// What a variable of a cell and a setup step may be called.
 pub(super) const EXPECTED_NAME: &str = "a name of letters, digits and `_`, no digit first, none of \
-                                        `artifact`, `artifact_dir`, `arm`, `out`";
+                                        `artifact`, `artifact_dir`, `arm`, `args`, `out`";
 
 pub(super) fn check(experiment: &Experiment, report: &mut Report) {
     let cells = &experiment.cells;
@@ -130,7 +132,24 @@ fn command(experiment: &Experiment, all: &[IndexMap<String, Scalar>], report: &m
         return;
     };
     unused(experiment, &used, report);
+    args(experiment, &used, report);
     shell_syntax(&line, report);
+}
+
+/// Words of an arm need a place, and one of their own: between others they would be one word.
+fn args(experiment: &Experiment, used: &[String], report: &mut Report) {
+    if let Some(word) = template::joined_args(&experiment.command) {
+        let got = format!("`{}`", printable(&word));
+        report.value("command", "`{args}` as a word of its own", &got, None);
+    }
+    let with_args = experiment.arms.iter().find(|(_, arm)| arm.args.is_some());
+    if let Some((name, _)) = with_args
+        && !used.iter().any(|name| name == ARGS_NAME)
+    {
+        let path = child(&child("arms", name), "args");
+        let hint = Some("write `{args}` into `command`, where these words belong".into());
+        report.key(&path, "a command with `{args}`", "one without", hint);
+    }
 }
 
 /// A command line, and the names that it may use beside the variables of a cell.
