@@ -5,6 +5,7 @@
 
 pub mod analysis;
 pub mod build;
+pub mod bundle;
 pub mod cache;
 pub mod cli;
 pub mod execute;

@@ -6,7 +6,7 @@
 
 use crate::plan::looks::{Kind, Stage};
 use crate::record::format::{Attempt, Plan};
-use crate::record::rounds::{self, CellRounds, Next, OutOfStep};
+use crate::record::rounds::{self, CellRounds, Next, OutOfStep, Progress};
 use crate::verdict::decide::Decision;
 use crate::verdict::rule::CellData;
 use crate::verdict::sequence::Sequence;
@@ -122,11 +122,26 @@ impl<'a> Looks<'a> {
 /// # Errors
 /// Rows that do not follow from the plan.
 pub fn next(plan: &Plan, attempts: &[Attempt]) -> Result<Next, OutOfStep> {
+    Ok(progress(plan, attempts)?.next())
+}
+
+/// How many attempts are left if all of them are clean; 0 only when nothing comes next.
+///
+/// # Errors
+/// As [`next`].
+pub fn left(plan: &Plan, attempts: &[Attempt]) -> Result<usize, OutOfStep> {
+    let progress = progress(plan, attempts)?;
+    Ok(match progress.next() {
+        Next::Done => 0,
+        _ => progress.attempts_left().max(1),
+    })
+}
+
+fn progress<'a>(plan: &'a Plan, attempts: &[Attempt]) -> Result<Progress<'a>, OutOfStep> {
     let mut looks = Looks::new(plan);
-    let progress = rounds::replay(plan, attempts, &mut |rows, cells, stage| {
+    rounds::replay(plan, attempts, &mut |rows, cells, stage| {
         looks.judge(rows, cells, stage)
-    })?;
-    Ok(progress.next())
+    })
 }
 
 fn is_look(stage: &Stage) -> bool {

@@ -9,7 +9,7 @@ const NEAR: usize = 3;
 
 /// Copies a file or a folder with its permissions. A link is followed if it is the
 /// artifact itself or leads to a file; a link to a folder inside a folder stays a link.
-pub(super) fn copy(from: &Path, to: &Path) -> Result<(), BuildError> {
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), BuildError> {
     if let Some(folder) = to.parent() {
         std::fs::create_dir_all(folder).doing("create", folder)?;
     }

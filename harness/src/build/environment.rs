@@ -64,7 +64,7 @@ pub(super) fn of_receipt(
 
 /// `run` with `{artifact_dir}` filled in.
 #[must_use]
-pub(super) fn filled(run: &IndexMap<String, String>, folder: &Path) -> IndexMap<String, String> {
+pub(crate) fn filled(run: &IndexMap<String, String>, folder: &Path) -> IndexMap<String, String> {
     let folder = folder.display().to_string();
     run.iter()
         .map(|(name, value)| (name.clone(), value.replace(ARTIFACT_FOLDER, &folder)))

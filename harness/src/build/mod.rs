@@ -18,7 +18,7 @@ pub mod progress;
 pub mod receipt;
 pub mod toolchain;
 
-mod collect;
+pub(crate) mod collect;
 mod describe;
 mod elf;
-mod environment;
+pub(crate) mod environment;

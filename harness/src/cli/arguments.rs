@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use super::bisect::BisectArgs;
+use super::bundle::BundleArgs;
 use super::calibrate::CalibrateArgs;
 use super::guard::GuardArgs;
 use super::slow_down::SlowDownArgs;
@@ -17,7 +18,7 @@ const AFTER_HELP: &str = "\
 
 Exit codes: 0 done (gate: pass) · 10 gate: regressed · 11 gate: undecided · 12 gate: invalid · \
 2 usage or bad input · 69 a repository, tool or build is missing or broken · 70 internal fault · \
-74 reading or writing failed · 75 the machine never became quiet or another run has the record · 130, 143 ended by a signal";
+74 reading or writing failed · 75 the machine never became quiet, another run has the record, or the minutes of a bundle are over: try again · 130, 143 ended by a signal";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -45,6 +46,8 @@ pub enum Command {
     Bisect(BisectArgs),
     /// Judge measurements made elsewhere (CSV) by our rule and by named ones
     Replay(ReplayArgs),
+    /// Pack a sealed plan with its arms, run it on another machine, merge its record
+    Bundle(BundleArgs),
     /// Run any command while the machine is quiet
     Guard(GuardArgs),
     /// Measure a program against itself many times: how often the rule errs here, and what it finds

@@ -12,11 +12,11 @@ use super::progress::Progress;
 use super::project;
 use super::run::{Started, measure};
 use super::surroundings::Surroundings;
+use super::this_host;
 use crate::analysis::calibration::{self, Calibration, RunFigures, Sizes};
 use crate::analysis::looks;
 use crate::execute::signal::{self, Interrupt};
 use crate::exit_code;
-use crate::host;
 use crate::record::format::Host;
 use crate::record::reader::{self, Record};
 use crate::record::rounds::Next;
@@ -62,7 +62,7 @@ pub fn run(arguments: &CalibrateArgs) -> anyhow::Result<i32> {
         ..surroundings.request(None, Some(preparing.stop()))
     };
     let prepared = preparing.end(prepare::prepare(&request, &mut progress))?;
-    let host = host::info::describe(arguments.host.as_deref());
+    let host = this_host::describe(arguments.host.as_deref());
     let name = prepared.plan.experiment.name.clone();
     let default = || surroundings.root.join("results/calibration");
     let results = arguments.results.clone().unwrap_or_else(default);

@@ -11,8 +11,8 @@ use clap::{CommandFactory as _, Parser as _};
 
 use super::arguments::{Arguments, Command, with_default_command};
 use super::{
-    bisect, cache, calibrate, check, doctor, failure, gate, guard, plan, replay, report, run,
-    slow_down,
+    bisect, bundle, cache, calibrate, check, doctor, failure, gate, guard, plan, replay, report,
+    run, slow_down,
 };
 use crate::exit_code;
 use crate::experiment::schema;
@@ -76,6 +76,7 @@ fn dispatch(command: Command) -> anyhow::Result<i32> {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Guard(arguments) => Ok(guard::run(&arguments)),
         Command::Bisect(arguments) => bisect::run(&arguments),
+        Command::Bundle(arguments) => bundle::run(&arguments),
         Command::Calibrate(arguments) => calibrate::run(&arguments),
         Command::SlowDown(arguments) => slow_down::run(&arguments),
         Command::Cache(arguments) => cache::run(&arguments),

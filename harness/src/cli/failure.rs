@@ -1,5 +1,6 @@
 //! From an error to the exit code that tells scripts whose fault it was.
 
+use crate::bundle::error::BundleError;
 use crate::exit_code;
 use crate::experiment::diagnostic::Diagnostics;
 use crate::guard::interface::GuardError;
@@ -16,6 +17,9 @@ pub fn exit_code(error: &anyhow::Error) -> i32 {
         }
         if let Some(error) = cause.downcast_ref::<RecordError>() {
             return of_record(error);
+        }
+        if let Some(error) = cause.downcast_ref::<BundleError>() {
+            return of_bundle(error);
         }
         if cause.is::<Diagnostics>() || cause.is::<NeedsMapping>() {
             return exit_code::USAGE;
@@ -49,6 +53,15 @@ fn of_session(error: &SessionError) -> i32 {
         SessionError::Interrupted { signal, .. } | SessionError::InterruptedEarly { signal } => {
             exit_code::of_signal(*signal)
         }
+    }
+}
+
+fn of_bundle(error: &BundleError) -> i32 {
+    match error {
+        BundleError::Io { .. } => exit_code::IO,
+        BundleError::Build(_) | BundleError::Library { .. } => exit_code::UNAVAILABLE,
+        BundleError::Record(error) => of_record(error),
+        _ => exit_code::USAGE,
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod bisect;
+pub mod bundle;
 pub mod cache;
 pub mod calibrate;
 pub mod check;
@@ -21,4 +22,5 @@ pub mod report_files;
 pub mod run;
 pub mod slow_down;
 pub mod surroundings;
+mod this_host;
 pub mod version;

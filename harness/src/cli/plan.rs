@@ -7,11 +7,11 @@ use super::dispatch::print;
 use super::preparing::Preparing;
 use super::progress::Progress;
 use super::surroundings::Surroundings;
+use super::this_host;
 use crate::analysis::reach::{Forecast, estimated_seconds, forecast, reach};
 use crate::execute::signal;
 use crate::experiment::model::Experiment;
 use crate::history::known::KnownCell;
-use crate::host;
 use crate::record::format::{Plan, PlannedFixture};
 use crate::record::rounds;
 use crate::report::words;
@@ -30,7 +30,7 @@ pub fn run(arguments: &PlanArgs) -> anyhow::Result<i32> {
     let preparing = Preparing::watch(signal::install()?);
     let request = surroundings.request(arguments.rounds, Some(preparing.stop()));
     let mut prepared = preparing.end(prepare::prepare(&request, &mut progress))?;
-    let host = host::info::describe(arguments.host.as_deref());
+    let host = this_host::describe(arguments.host.as_deref());
     let known = memory::recall(
         &surroundings.cache,
         &host.label,

@@ -1,6 +1,7 @@
 //! `bench-run run`: prepare, measure, decide, report.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::Context as _;
 
@@ -9,15 +10,16 @@ use super::preparing::Preparing;
 use super::progress::Progress;
 use super::report_files;
 use super::surroundings::Surroundings;
-use super::{dispatch, gate};
+use super::{dispatch, gate, this_host};
 use crate::analysis::from_record::analyse;
 use crate::analysis::looks;
 use crate::analysis::model::Analysis;
 use crate::execute::process::ProcessExecutor;
 use crate::execute::signal::{self, Interrupt};
 use crate::exit_code;
+use crate::experiment::model::Guard as Settings;
+use crate::guard::interface::Guard;
 use crate::guard::open::{self, Options};
-use crate::host;
 use crate::record::format::Host;
 use crate::record::reader::{self, Record};
 use crate::record::rounds::Next;
@@ -46,7 +48,7 @@ pub fn run(arguments: &RunArgs) -> anyhow::Result<i32> {
     let preparing = Preparing::watch(interrupt);
     let request = surroundings.request(arguments.rounds, Some(preparing.stop()));
     let mut prepared = preparing.end(prepare::prepare(&request, &mut progress))?;
-    let host = host::info::describe(arguments.host.as_deref());
+    let host = this_host::describe(arguments.host.as_deref());
     memory::recall(
         &surroundings.cache,
         &host.label,
@@ -134,23 +136,61 @@ pub(super) fn measure(
     interrupt: Interrupt,
     progress: &mut Progress,
 ) -> anyhow::Result<Record> {
-    let path = started.directory.path();
     let settings = &started.sealed.plan.experiment.guard;
+    let mut guard = open_guard(settings, command, interrupt, progress)?;
+    measure_in(started, Stay::ALONE, guard.as_mut(), interrupt, progress)
+}
+
+/// One stay on a machine.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stay {
+    /// 1-based session.
+    pub(super) session: u32,
+    /// Nothing is begun that is not expected to end before.
+    pub(super) until: Option<Instant>,
+}
+
+impl Stay {
+    /// Of a run without a bundle: the only one, and as long as it takes.
+    const ALONE: Stay = Stay {
+        session: 1,
+        until: None,
+    };
+}
+
+/// Takes the guard, and with it the lock, or says why not.
+pub(super) fn open_guard(
+    settings: &Settings,
+    command: &str,
+    interrupt: Interrupt,
+    progress: &mut Progress,
+) -> Result<Box<dyn Guard>, SessionError> {
     let options = Options::from_env(command, interrupt).map_err(SessionError::Guard)?;
-    let mut guard = open::open(settings, &options, &mut |line| progress.waiting(line))
-        .map_err(SessionError::Guard)?;
+    open::open(settings, &options, &mut |line| progress.waiting(line)).map_err(SessionError::Guard)
+}
+
+/// Runs what is left of the plan under a guard.
+pub(super) fn measure_in(
+    started: &Started,
+    stay: Stay,
+    guard: &mut dyn Guard,
+    interrupt: Interrupt,
+    progress: &mut Progress,
+) -> anyhow::Result<Record> {
     let mut executor = ProcessExecutor::new(interrupt)?;
     let mut watch = Watch::new(&started.sealed.plan, &started.workplace);
     let means = Means {
         workplace: &started.workplace,
         executor: &mut executor,
-        guard: guard.as_mut(),
+        guard,
         interrupt,
+        session: stay.session,
+        until: stay.until,
         subjects: &mut watch,
         observer: progress,
     };
     run::run(&started.sealed, &started.directory, means)?;
-    Ok(reader::read(path)?)
+    Ok(reader::read(started.directory.path())?)
 }
 
 /// Writes the report with its record, or without it where it must not be published as it

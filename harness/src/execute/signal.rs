@@ -81,7 +81,7 @@ pub fn name(signal: i32) -> String {
         libc::SIGKILL => "SIGKILL",
         libc::SIGSEGV => "SIGSEGV",
         libc::SIGPIPE => "SIGPIPE",
-        libc::SIGALRM => "SIGALRM",
+        TIME_IS_OVER => "SIGALRM",
         libc::SIGTERM => "SIGTERM",
         libc::SIGXCPU => "SIGXCPU",
         libc::SIGXFSZ => "SIGXFSZ",
@@ -112,9 +112,40 @@ pub fn install() -> io::Result<Interrupt> {
     Ok(Interrupt { pipe })
 }
 
+/// The signal by which [`alarm`] ends every wait.
+pub const TIME_IS_OVER: i32 = libc::SIGALRM;
+
+/// Lets [`TIME_IS_OVER`] come in `time`, also where the caller had it ignored: whatever waits
+/// then, for a lock, for a quiet machine or for an attempt, ends as for any other signal.
+/// [`install`] must have been called. Attempts do not inherit it.
+///
+/// # Errors
+/// When the handler or the timer cannot be set.
+pub fn alarm(time: Duration) -> io::Result<()> {
+    handle_also_if_ignored(TIME_IS_OVER)?;
+    // A timer of nothing would never come.
+    let time = time.max(Duration::from_micros(1));
+    let once = libc::itimerval {
+        it_interval: libc::timeval {
+            tv_sec: 0,
+            tv_usec: 0,
+        },
+        it_value: libc::timeval {
+            tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_usec: libc::suseconds_t::from(time.subsec_micros()),
+        },
+    };
+    // SAFETY: the pointer is to a local, and no old value is asked for.
+    let set = unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const once, std::ptr::null_mut()) };
+    if set < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 fn handle(signal: i32) -> io::Result<()> {
-    // SAFETY: sigaction is a plain C struct for which all zeros is a value; both
-    // pointers are to locals; the handler is async-signal-safe (see `on_signal`).
+    // SAFETY: sigaction is a plain C struct for which all zeros is a value; the pointer is
+    // to a local.
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
         if libc::sigaction(signal, std::ptr::null(), &raw mut old) < 0 {
@@ -123,6 +154,13 @@ fn handle(signal: i32) -> io::Result<()> {
         if old.sa_sigaction == libc::SIG_IGN {
             return Ok(());
         }
+    }
+    handle_also_if_ignored(signal)
+}
+
+fn handle_also_if_ignored(signal: i32) -> io::Result<()> {
+    // SAFETY: as above; the handler is async-signal-safe (see `on_signal`).
+    unsafe {
         let mut new: libc::sigaction = std::mem::zeroed();
         new.sa_sigaction = on_signal as *const () as libc::sighandler_t;
         new.sa_flags = libc::SA_RESTART;

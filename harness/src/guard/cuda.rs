@@ -105,6 +105,12 @@ impl Nvidia {
         self.all().map(one).collect()
     }
 
+    /// Version of the driver, such as `580.159.04`.
+    #[must_use]
+    pub fn driver(&self) -> Option<String> {
+        self.nvml.sys_driver_version().ok()
+    }
+
     /// Those that answer: one that fell off the bus is the measured program's own error.
     fn all(&self) -> impl Iterator<Item = Device<'_>> {
         (0..self.devices).filter_map(|index| self.nvml.device_by_index(index).ok())

@@ -14,14 +14,14 @@ use super::error::{RecordError, io_error};
 const PREFIX: &str = ".new-";
 
 /// A folder that is removed when it is dropped, unless it was renamed.
-pub(super) struct Aside {
+pub(crate) struct Aside {
     path: PathBuf,
     _lock: File,
 }
 
 impl Aside {
     /// A new folder below `root`, which is made where it is missing.
-    pub(super) fn new(root: &Path) -> Result<Aside, RecordError> {
+    pub(crate) fn new(root: &Path) -> Result<Aside, RecordError> {
         fs::create_dir_all(root).map_err(io_error("create", root))?;
         for number in 1_u32.. {
             let path = root.join(format!("{PREFIX}{}-{number}", std::process::id()));
@@ -39,7 +39,7 @@ impl Aside {
         ))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -61,12 +61,12 @@ fn locked(path: &Path) -> Option<File> {
 }
 
 /// Whether `name` is that of a folder that is no record yet.
-pub(super) fn is_aside(name: &str) -> bool {
+pub(crate) fn is_aside(name: &str) -> bool {
     name.starts_with(PREFIX)
 }
 
 /// Removes what killed runs left below `root`: folders whose lock is free.
-pub(super) fn sweep(root: &Path) {
+pub(crate) fn sweep(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if !is_folder || !is_aside(&entry.file_name().to_string_lossy()) {

@@ -57,6 +57,8 @@ pub(super) struct CellProgress<'a> {
     lost: Vec<u32>,
     out: Vec<(usize, String)>,
     stopped: Option<String>,
+    /// A session began when nothing was left to run: what comes later needs priming.
+    cold: bool,
 }
 
 /// An arm that failed undisturbed this often in one round will fail again: a program
@@ -117,6 +119,7 @@ impl<'a> CellProgress<'a> {
             stopped: position
                 .is_none()
                 .then(|| "the base is not among the arms".into()),
+            cold: false,
         };
         let has_candidates = progress.candidates().next().is_some();
         progress.has_candidates = has_candidates;
@@ -137,10 +140,32 @@ impl<'a> CellProgress<'a> {
         self.round = stage.from as usize;
         self.until = stage.until as usize;
         self.counted_from = stage.counted_from as usize;
-        if prime {
+        if prime || std::mem::take(&mut self.cold) {
             self.to_prime = self.first_of_each_treatment();
         }
         self.settle();
+    }
+
+    /// Goes on in another session: numbers of two sessions are never mixed in a round, and
+    /// nothing is warm.
+    pub(super) fn enter_session(&mut self) {
+        if let Some(last) = self.current.last().map(|one| one.arm)
+            && let Some(run) = self.next_run()
+        {
+            self.dropped.push(DroppedTry {
+                round: run.round,
+                round_try: run.round_try,
+                arm: last,
+                reason: "its session ended in the middle of the round".into(),
+            });
+            self.current.clear();
+            self.round_try += 1;
+        }
+        self.prime_try = 1;
+        match self.step() {
+            Some(_) => self.to_prime = self.first_of_each_treatment(),
+            None => self.cold = true,
+        }
     }
 
     pub(super) fn cell(&self) -> usize {
@@ -199,6 +224,13 @@ impl<'a> CellProgress<'a> {
             .filter(|one| !self.is_out(one.arm))
             .count();
         self.to_prime.len() + rounds.saturating_sub(done)
+    }
+
+    /// Attempts that must be clean before the round that comes next is complete.
+    pub(super) fn attempts_to_next_round(&self) -> usize {
+        let order = self.order.get(self.round).map_or(&[][..], Vec::as_slice);
+        let runs = order.iter().filter(|&&arm| !self.is_out(arm)).count();
+        self.to_prime.len() + runs.saturating_sub(self.current.len())
     }
 
     fn primed(&mut self, outcome: &Outcome) {

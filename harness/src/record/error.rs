@@ -101,6 +101,22 @@ pub enum RecordError {
         /// Tag in the row.
         got: String,
     },
+    /// A record that was begun on another kind of machine.
+    #[error(
+        "{} was begun on another kind of machine: expected {fact} `{expected}`, got `{got}`; go on \
+         there, or begin another record here",
+        directory.display()
+    )]
+    OtherMachine {
+        /// The record.
+        directory: PathBuf,
+        /// Name of the fact that differs.
+        fact: &'static str,
+        /// What the first machine has.
+        expected: String,
+        /// What this one has.
+        got: String,
+    },
     /// A value that cannot be stored: it would not be read back as it is.
     #[error("cannot store this {what}: {reason}")]
     Unstorable {

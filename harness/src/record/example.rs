@@ -176,6 +176,7 @@ fn attempt(plan: &Plan, tag: &str, place: (usize, usize, usize, usize), number: 
         round: small(round),
         round_try: 1,
         slot: small(slot),
+        session: 1,
         started_at: format!(
             "2026-03-01T10:{:02}:{:02}.000Z",
             second / 60 % 60,

@@ -195,7 +195,7 @@ pub struct PlannedArm {
     pub build: Option<usize>,
     /// Last lines of the build log when the build failed.
     pub build_failure: Option<String>,
-    /// Copies of one treatment (same build, same environment) share a number.
+    /// Copies of one treatment (same build, environment and arguments) share a number.
     pub treatment: usize,
     /// Its own words in the command, in the place of `{args}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -257,6 +257,40 @@ pub struct Host {
     pub warnings: Vec<String>,
 }
 
+/// One line of `sessions.jsonl`: one stay on one machine, of a run that a bundle carries from
+/// machine to machine. A record without that file was measured where it lies, in one session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// [`SCHEMA`] of the writer.
+    pub schema: u32,
+    /// 1-based; rows carry it.
+    pub session: u32,
+    /// 8 hex digits that are others after a restart of the machine, or in another copy of
+    /// the bundle.
+    pub stay: String,
+    /// Tells whether `pass_env` has the same values, as in the plan of a run without a bundle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_env_check: Option<String>,
+    /// When it began, RFC 3339 in UTC, whole seconds.
+    pub started_at: String,
+    /// Facts about the machine, as in `host.json`.
+    pub facts: IndexMap<String, String>,
+    /// What a reader must know about this machine.
+    pub warnings: Vec<String>,
+}
+
+const fn first_session() -> u32 {
+    1
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands out references"
+)]
+const fn is_first_session(session: &u32) -> bool {
+    *session == 1
+}
+
 /// One line of `attempts.jsonl`: one process run, kept whatever became of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
@@ -278,6 +312,9 @@ pub struct Attempt {
     pub round_try: u32,
     /// 0-based position in the round.
     pub slot: u32,
+    /// 1-based session of a record that was measured in several; see [`Session`].
+    #[serde(default = "first_session", skip_serializing_if = "is_first_session")]
+    pub session: u32,
     /// When the process was started, RFC 3339 in UTC with milliseconds.
     pub started_at: String,
     /// Seconds of the monotonic clock since the run began, pauses between a kill and its

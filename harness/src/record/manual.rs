@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::example;
-use super::format::{Attempt, GuardSummary, Outcome, PlannedFixture};
+use super::format::{Attempt, GuardSummary, Outcome, PlannedFixture, Session};
 
 const MANUAL: &str = include_str!("../../../docs/RECORD_FORMAT.md");
 
@@ -56,7 +56,14 @@ fn every_stored_field_is_in_the_manual() {
         gpu_slowed_by: vec!["heat".into()],
         ..rows[0].guard.clone()
     };
+    plan.arms[0].args = Some("--slow".into());
+    rows[0].session = 2;
+    let session = Session {
+        passed_env_check: Some("0000".into()),
+        ..Session::default()
+    };
     let mut found = BTreeSet::new();
+    keys(&serde_json::to_value(session).unwrap(), &mut found);
     keys(&serde_json::to_value(&plan).unwrap(), &mut found);
     keys(&serde_json::to_value(example::host()).unwrap(), &mut found);
     keys(&serde_json::to_value(&rows[0]).unwrap(), &mut found);

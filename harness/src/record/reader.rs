@@ -14,7 +14,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::error::{RecordError, io_error};
-use super::format::{Attempt, Host, Plan, SCHEMA};
+use super::format::{Attempt, Host, Plan, SCHEMA, Session};
+use super::session_file;
 use super::store::{ATTEMPTS_FILE, HOST_FILE, PLAN_FILE, SEAL_FILE, SealedPlan, tag};
 use crate::hash::sha256_hex;
 
@@ -31,6 +32,8 @@ pub struct Record {
     pub host: Host,
     /// Every attempt, in the order in which they ran.
     pub attempts: Vec<Attempt>,
+    /// The stays on machines, of a run that a bundle carried; else none.
+    pub sessions: Vec<Session>,
     /// Things found while reading that the reader must know.
     pub notes: Vec<String>,
 }
@@ -49,13 +52,15 @@ pub fn read(directory: &Path) -> Result<Record, RecordError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(io_error("read", &path)(error)),
     };
-    let (attempts, note) = read_rows(&path, &bytes, &sealed)?;
+    let sessions = session_file::read(directory)?;
+    let (attempts, note) = read_rows(&path, &bytes, &sealed, sessions.len())?;
     Ok(Record {
         dir: directory.to_path_buf(),
         plan: sealed.plan,
         plan_sha256: sealed.sha256,
         host,
         attempts,
+        sessions,
         notes: note.into_iter().collect(),
     })
 }
@@ -66,10 +71,22 @@ pub fn read(directory: &Path) -> Result<Record, RecordError> {
 /// # Errors
 /// As [`read`].
 pub fn read_sealed(directory: &Path) -> Result<(SealedPlan, Host), RecordError> {
+    let sealed = read_plan(directory)?;
+    let host_bytes = read_file(directory, HOST_FILE)?;
+    let host_path = directory.join(HOST_FILE);
+    check_schema(&host_path, &host_bytes)?;
+    let host = parse(&host_path, &host_bytes)?;
+    Ok((sealed, host))
+}
+
+/// Reads the plan, checked against its seal.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_plan(directory: &Path) -> Result<SealedPlan, RecordError> {
     let plan_path = directory.join(PLAN_FILE);
     let bytes = read_file(directory, PLAN_FILE)?;
     let seal = read_file(directory, SEAL_FILE)?;
-    let host_bytes = read_file(directory, HOST_FILE)?;
     // The schema comes first: a newer program may seal in another way.
     check_schema(&plan_path, &bytes)?;
     let expected = String::from_utf8_lossy(&seal);
@@ -83,15 +100,11 @@ pub fn read_sealed(directory: &Path) -> Result<(SealedPlan, Host), RecordError> 
         });
     }
     let plan: Plan = parse(&plan_path, &bytes)?;
-    let host_path = directory.join(HOST_FILE);
-    check_schema(&host_path, &host_bytes)?;
-    let host = parse(&host_path, &host_bytes)?;
-    let sealed = SealedPlan {
+    Ok(SealedPlan {
         plan,
         bytes,
         sha256: got,
-    };
-    Ok((sealed, host))
+    })
 }
 
 fn read_file(directory: &Path, file: &'static str) -> Result<Vec<u8>, RecordError> {
@@ -141,6 +154,7 @@ fn read_rows(
     path: &Path,
     bytes: &[u8],
     sealed: &SealedPlan,
+    sessions: usize,
 ) -> Result<(Vec<Attempt>, Option<String>), RecordError> {
     let end = bytes
         .iter()
@@ -152,33 +166,32 @@ fn read_rows(
             bytes.len() - end
         )
     });
-    let mut check = RowCheck::new(path, sealed);
+    let mut check = RowCheck::new(path, sealed, sessions);
     let mut rows = Vec::new();
     for (index, line) in bytes[..end]
         .split_inclusive(|byte| *byte == b'\n')
         .enumerate()
     {
-        let row = parse_row(path, index + 1, line)?;
+        let row: Attempt = parse_row(path, index + 1, line)?;
         check.check(index + 1, &row)?;
         rows.push(row);
     }
     Ok((rows, note))
 }
 
-fn parse_row(path: &Path, line: usize, bytes: &[u8]) -> Result<Attempt, RecordError> {
-    match serde_json::from_slice::<Attempt>(bytes) {
-        Ok(row) => known_schema(path, Some(line), row.schema).map(|()| row),
-        Err(error) => {
-            // A newer row need not look like ours: say that, not what does not fit.
-            if let Ok(SchemaOnly { schema }) = serde_json::from_slice(bytes) {
-                known_schema(path, Some(line), schema)?;
-            }
-            Err(corrupt(path, line, error.to_string()))
-        }
+pub(super) fn parse_row<T: DeserializeOwned>(
+    path: &Path,
+    line: usize,
+    bytes: &[u8],
+) -> Result<T, RecordError> {
+    // A newer row need not look like ours: say that, not what does not fit.
+    if let Ok(SchemaOnly { schema }) = serde_json::from_slice(bytes) {
+        known_schema(path, Some(line), schema)?;
     }
+    serde_json::from_slice(bytes).map_err(|error| corrupt(path, line, error.to_string()))
 }
 
-fn corrupt(path: &Path, line: usize, message: String) -> RecordError {
+pub(super) fn corrupt(path: &Path, line: usize, message: String) -> RecordError {
     RecordError::Corrupt {
         path: path.to_path_buf(),
         line: Some(line),
@@ -186,8 +199,9 @@ fn corrupt(path: &Path, line: usize, message: String) -> RecordError {
     }
 }
 
-/// A row's place in the run: cell, round, try, arm, and for a priming attempt the stage.
-type Place = (usize, u32, u32, usize, u32);
+/// A row's place in the run: cell, round, try, arm, and for a priming attempt the stage and
+/// the session.
+type Place = (usize, u32, u32, usize, (u32, u32));
 
 /// Checks rows against the plan.
 struct RowCheck<'a> {
@@ -195,11 +209,13 @@ struct RowCheck<'a> {
     plan_tag: &'a str,
     cells: HashMap<&'a str, usize>,
     arms: HashMap<&'a str, usize>,
+    /// The last session that a row may name.
+    sessions: usize,
     seen: HashSet<Place>,
 }
 
 impl<'a> RowCheck<'a> {
-    fn new(path: &'a Path, sealed: &'a SealedPlan) -> Self {
+    fn new(path: &'a Path, sealed: &'a SealedPlan, sessions: usize) -> Self {
         let plan = &sealed.plan;
         let ids = plan.cells.iter().map(|cell| cell.id.as_str());
         let names = plan.arms.iter().map(|arm| arm.name.as_str());
@@ -208,6 +224,7 @@ impl<'a> RowCheck<'a> {
             plan_tag: tag(&sealed.sha256),
             cells: ids.enumerate().map(|(i, id)| (id, i)).collect(),
             arms: names.enumerate().map(|(i, name)| (name, i)).collect(),
+            sessions: sessions.max(1),
             seen: HashSet::new(),
         }
     }
@@ -230,8 +247,17 @@ impl<'a> RowCheck<'a> {
         let Some(arm) = self.arms.get(row.arm.as_str()) else {
             return Err(unknown("arm", &row.arm));
         };
-        let stage = if row.round == 0 { row.slot } else { 0 };
-        let place = (*cell, row.round, row.round_try, *arm, stage);
+        if row.session as usize > self.sessions {
+            let (got, known) = (row.session, self.sessions);
+            let message = format!("expected a session up to {known}, got {got}");
+            return Err(corrupt(self.path, line, message));
+        }
+        let primed_for = if row.round == 0 {
+            (row.slot, row.session)
+        } else {
+            (0, 0)
+        };
+        let place = (*cell, row.round, row.round_try, *arm, primed_for);
         if !self.seen.insert(place) {
             let round = match row.round {
                 0 => "the priming".to_owned(),

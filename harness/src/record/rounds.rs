@@ -23,6 +23,8 @@
 //! - Otherwise a round without a clean try is lost, and the next one begins.
 //!   More than half of the rounds lost ends the cell, as does the loss of the
 //!   base or of the last candidate.
+//! - A record that goes on in another session (another machine, or the same one started
+//!   anew) drops the try that was under way, which is no fault of any arm, and primes again.
 //! - Priming attempts are discarded whatever they print; a rejected one is
 //!   repeated, for it may not have warmed anything.
 
@@ -157,6 +159,8 @@ pub struct Progress<'a> {
     taking_part: Vec<bool>,
     cells: Vec<CellProgress<'a>>,
     rows: usize,
+    /// 1-based session of what comes next.
+    session: u32,
 }
 
 /// Says which cells take part in a stage: called with the rows so far, what became of the
@@ -178,6 +182,7 @@ impl<'a> Progress<'a> {
                 .collect(),
             stages,
             rows: 0,
+            session: 1,
         }
     }
 
@@ -244,6 +249,28 @@ impl<'a> Progress<'a> {
         self.stage
     }
 
+    /// What comes next belongs to this 1-based session; an earlier one, or the one that is
+    /// under way, changes nothing.
+    pub fn enter_session(&mut self, session: u32) {
+        if session <= self.session {
+            return;
+        }
+        self.session = session;
+        if self.rows > 0 {
+            self.cells.iter_mut().for_each(CellProgress::enter_session);
+        }
+    }
+
+    /// How many attempts must be clean before the round is complete that comes next, with the
+    /// priming before it.
+    #[must_use]
+    pub fn attempts_to_next_round(&self) -> usize {
+        let (Next::Prime { cell, .. } | Next::Run { cell, .. }) = self.next() else {
+            return 0;
+        };
+        self.cells[cell].attempts_to_next_round()
+    }
+
     /// Takes in the next row.
     ///
     /// # Errors
@@ -251,6 +278,7 @@ impl<'a> Progress<'a> {
     /// the file was edited, or written by two runs at once.
     pub fn apply(&mut self, attempt: &Attempt) -> Result<(), OutOfStep> {
         let row = self.rows;
+        self.enter_session(attempt.session);
         let next = self.next();
         let cell = match next {
             Next::Prime { cell, .. } | Next::Run { cell, .. } if self.fits(&next, attempt) => cell,
@@ -303,6 +331,9 @@ impl<'a> Progress<'a> {
     }
 
     fn fits(&self, next: &Next, attempt: &Attempt) -> bool {
+        if attempt.session != self.session {
+            return false;
+        }
         let named = |cell: usize, arm: usize| {
             self.plan.cells[cell].id == attempt.cell && self.plan.arms[arm].name == attempt.arm
         };
@@ -331,34 +362,28 @@ impl<'a> Progress<'a> {
     }
 
     fn describe(&self, next: &Next) -> String {
-        match *next {
+        let place = match *next {
             Next::Prime {
                 cell,
                 arm,
                 round_try,
                 ..
-            } => position(
-                &self.plan.cells[cell].id,
-                &self.plan.arms[arm].name,
-                0,
-                round_try,
-                0,
-            ),
+            } => (cell, arm, 0, round_try, 0),
             Next::Run {
                 cell,
                 arm,
                 round,
                 round_try,
                 slot,
-            } => position(
-                &self.plan.cells[cell].id,
-                &self.plan.arms[arm].name,
-                round,
-                round_try,
-                slot,
-            ),
-            Next::Look { .. } | Next::Done => "no further row".into(),
-        }
+            } => (cell, arm, round, round_try, slot),
+            Next::Look { .. } | Next::Done => return "no further row".into(),
+        };
+        let (cell, arm, round, round_try, slot) = place;
+        let names = (
+            self.plan.cells[cell].id.as_str(),
+            self.plan.arms[arm].name.as_str(),
+        );
+        position(names, (round, round_try, slot), self.session)
     }
 }
 
@@ -382,19 +407,26 @@ pub fn replay<'a>(
 
 fn describe_row(attempt: &Attempt) -> String {
     position(
-        &attempt.cell,
-        &attempt.arm,
-        attempt.round,
-        attempt.round_try,
-        attempt.slot,
+        (&attempt.cell, &attempt.arm),
+        (attempt.round, attempt.round_try, attempt.slot),
+        attempt.session,
     )
 }
 
-fn position(cell: &str, arm: &str, round: u32, round_try: u32, slot: u32) -> String {
-    if round == 0 {
+fn position(
+    (cell, arm): (&str, &str),
+    (round, round_try, slot): (u32, u32, u32),
+    session: u32,
+) -> String {
+    let place = if round == 0 {
         format!("priming attempt {round_try} of arm `{arm}` in cell `{cell}`")
     } else {
         format!("arm `{arm}` in slot {slot} of round {round}, try {round_try}, cell `{cell}`")
+    };
+    if session > 1 {
+        format!("{place}, session {session}")
+    } else {
+        place
     }
 }
 

@@ -24,6 +24,8 @@ pub const PLAN_FILE: &str = "plan.json";
 pub const SEAL_FILE: &str = "plan.sha256";
 /// The machine.
 pub const HOST_FILE: &str = "host.json";
+/// One line per session, of a run that a bundle carried.
+pub const SESSIONS_FILE: &str = "sessions.jsonl";
 /// One line per attempt.
 pub const ATTEMPTS_FILE: &str = "attempts.jsonl";
 /// Standard output and error of the attempts.
@@ -143,15 +145,40 @@ pub fn create(
     check_name("host label", host_label)?;
     aside::sweep(results_root);
     let aside = Aside::new(results_root)?;
-    let logs = aside.path().join(LOGS_DIRECTORY);
-    fs::create_dir_all(&logs).map_err(io_error("create", &logs))?;
-    write_new(&aside.path().join(HOST_FILE), &stored_bytes("host", host)?)?;
-    write_new(&aside.path().join(PLAN_FILE), &sealed.bytes)?;
-    let line = format!("{}  {PLAN_FILE}\n", sealed.sha256);
-    write_new(&aside.path().join(SEAL_FILE), line.as_bytes())?;
+    fill(aside.path(), sealed, host)?;
     let path = rename_to_free_name(aside.path(), results_root, &format!("{date}-{host_label}"))?;
     sync_directory(results_root)?;
     Ok(RecordDir { path })
+}
+
+/// Makes a new sealed record in the folder `path`, which must be missing or empty; as whole
+/// as by [`create`].
+///
+/// # Errors
+/// A folder that holds something; any error of writing.
+pub fn create_at(path: &Path, sealed: &SealedPlan, host: &Host) -> Result<RecordDir, RecordError> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let root = path.parent().unwrap_or(Path::new("/"));
+    aside::sweep(root);
+    let aside = Aside::new(root)?;
+    fill(aside.path(), sealed, host)?;
+    fs::rename(aside.path(), &path).map_err(io_error("create", &path))?;
+    sync_directory(root)?;
+    Ok(RecordDir { path })
+}
+
+/// Puts what every record begins with into a folder that has no name yet.
+fn fill(folder: &Path, sealed: &SealedPlan, host: &Host) -> Result<(), RecordError> {
+    let logs = folder.join(LOGS_DIRECTORY);
+    fs::create_dir_all(&logs).map_err(io_error("create", &logs))?;
+    write_new(&folder.join(HOST_FILE), &stored_bytes("host", host)?)?;
+    write_new(&folder.join(PLAN_FILE), &sealed.bytes)?;
+    write_new(&folder.join(SEAL_FILE), seal_line(sealed).as_bytes())
+}
+
+/// What stands in [`SEAL_FILE`], as `sha256sum` writes it.
+pub(crate) fn seal_line(sealed: &SealedPlan) -> String {
+    format!("{}  {PLAN_FILE}\n", sealed.sha256)
 }
 
 /// Whether records can be made below `results_root`: makes a folder with a file in it there,
@@ -166,7 +193,11 @@ pub fn check_writable(results_root: &Path) -> Result<(), RecordError> {
     write_new(&aside.path().join(HOST_FILE), b"{}")
 }
 
-fn rename_to_free_name(aside: &Path, root: &Path, stem: &str) -> Result<PathBuf, RecordError> {
+pub(super) fn rename_to_free_name(
+    aside: &Path,
+    root: &Path,
+    stem: &str,
+) -> Result<PathBuf, RecordError> {
     let mut number = 1_u32;
     loop {
         let name = match number {
@@ -225,7 +256,8 @@ pub fn find_resumable(
             }
         }
         match reader::read(&path) {
-            Ok(record) if finished(&record) => {}
+            // What a bundle carried goes on there.
+            Ok(record) if finished(&record) || !record.sessions.is_empty() => {}
             Ok(record) => {
                 return Ok(Resumable {
                     record: Some(record),
@@ -286,8 +318,24 @@ where
     }
 }
 
+/// One line of JSON, for files of lines. Refuses what would not be read back as it is.
+pub(super) fn stored_line<T>(what: &'static str, value: &T) -> Result<Vec<u8>, RecordError>
+where
+    T: Serialize + DeserializeOwned + PartialEq,
+{
+    let unstorable = |reason: String| RecordError::Unstorable { what, reason };
+    let mut line = serde_json::to_vec(value).map_err(|e| unstorable(e.to_string()))?;
+    let back: T = serde_json::from_slice(&line)
+        .map_err(|e| unstorable(format!("it cannot be read back: {e}")))?;
+    if back != *value {
+        return Err(unstorable("it is not read back as it was".into()));
+    }
+    line.push(b'\n');
+    Ok(line)
+}
+
 /// Writes a file that must not exist yet: aside, synced, then renamed.
-fn write_new(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
+pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
     if path.exists() {
         return Err(io_error("create", path)(
             io::ErrorKind::AlreadyExists.into(),
@@ -309,7 +357,7 @@ pub(crate) fn sync_directory(path: &Path) -> Result<(), RecordError> {
         .map_err(io_error("sync", path))
 }
 
-fn check_name(what: &'static str, word: &str) -> Result<(), RecordError> {
+pub(super) fn check_name(what: &'static str, word: &str) -> Result<(), RecordError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if !word.is_empty() && !word.starts_with('.') && word.chars().all(plain) {
         return Ok(());

@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::error::{RecordError, io_error};
 use super::format::{Attempt, SCHEMA};
-use super::store::{RecordDir, sync_directory, tag};
+use super::store::{RecordDir, stored_line, sync_directory, tag};
 
 /// What a writer needs of a file, so that a full disk can be played in a test.
 trait Sink {
@@ -150,15 +150,8 @@ fn line_of(row: &Attempt, plan_tag: &str) -> Result<Vec<u8>, RecordError> {
             "output file `{outside}` is not relative to the record"
         )));
     }
-    let mut line = serde_json::to_vec(row).map_err(|e| unstorable(e.to_string()))?;
     // JSON has no NaN and no infinity: they would be stored as null.
-    let back: Attempt = serde_json::from_slice(&line)
-        .map_err(|e| unstorable(format!("it cannot be read back: {e}")))?;
-    if back != *row {
-        return Err(unstorable("it is not read back as it was".into()));
-    }
-    line.push(b'\n');
-    Ok(line)
+    stored_line("row", row)
 }
 
 fn is_inside(file: &str) -> bool {

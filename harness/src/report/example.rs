@@ -31,6 +31,7 @@ pub(crate) fn record_of(plan: Plan, attempts: Vec<Attempt>) -> Record {
         plan_sha256,
         host: example::host(),
         attempts,
+        sessions: vec![],
         notes: vec![],
     }
 }

@@ -7,6 +7,7 @@ use crate::experiment::model::{Experiment, GuardKind, OnUndecided, Rusage};
 use crate::plan::looks::level;
 use crate::record::format::Plan;
 use crate::record::reader::Record;
+use crate::record::sessions::KIND;
 use crate::unit;
 use crate::verdict::rule::NoiseModel;
 
@@ -76,6 +77,7 @@ pub(crate) fn method(record: &Record, analysis: &Analysis) -> Method {
         ]
         .into_iter()
         .chain(stages_step(plan))
+        .chain(sessions_step(record))
         .chain(noise_steps(experiment, analysis))
         .collect(),
         sources: sources(experiment),
@@ -290,6 +292,23 @@ fn stages_step(plan: &Plan) -> Option<String> {
     let mut letters = text.chars();
     let first = letters.next()?;
     Some(first.to_uppercase().chain(letters).collect())
+}
+
+/// Where a bundle carried the run.
+fn sessions_step(record: &Record) -> Option<String> {
+    let number = record.sessions.len();
+    let stays = match number {
+        0 => return None,
+        1 => "in one session on one machine".to_owned(),
+        _ => format!(
+            "in {number} sessions, each primed anew, on machines that agree in {}; every round \
+             is of one session",
+            KIND.join(", ")
+        ),
+    };
+    Some(format!(
+        "Packed as a bundle where it was built, and measured {stays}."
+    ))
 }
 
 /// To two decimals, for readers.

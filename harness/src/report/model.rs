@@ -122,7 +122,7 @@ pub struct ArmLine {
     pub receipt: String,
     /// The arm that this one repeats; empty for an arm of its own.
     pub null_of: String,
-    /// `NAME=value` words of its own environment.
+    /// `NAME=value` words of its own environment, then its own arguments.
     pub env: Vec<String>,
     /// The end of the build's log, where the build failed.
     pub build_failure: Option<String>,
@@ -140,6 +140,7 @@ impl ReportModel {
             .iter()
             .chain(&plan.warnings)
             .chain(&record.host.warnings)
+            .chain(record.sessions.iter().flat_map(|session| &session.warnings))
         {
             if !notes.contains(note) {
                 notes.push(note.clone());

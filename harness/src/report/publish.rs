@@ -16,14 +16,20 @@ use super::plot::figure::figures;
 use super::replay::{self, Inputs, ReplayModel};
 use crate::analysis::model::Analysis;
 use crate::record::reader::Record;
-use crate::record::store::{ATTEMPTS_FILE, HOST_FILE, PLAN_FILE, SEAL_FILE};
+use crate::record::store::{ATTEMPTS_FILE, HOST_FILE, PLAN_FILE, SEAL_FILE, SESSIONS_FILE};
 use crate::replay::judge::Judged;
 
 /// A published report with its record is at most this large, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
 
 /// The record's own files. Logs are not published.
-const RECORD_FILES: [&str; 4] = [PLAN_FILE, SEAL_FILE, HOST_FILE, ATTEMPTS_FILE];
+const RECORD_FILES: [&str; 5] = [
+    PLAN_FILE,
+    SEAL_FILE,
+    HOST_FILE,
+    SESSIONS_FILE,
+    ATTEMPTS_FILE,
+];
 
 /// Why a report was not written.
 #[derive(Debug, thiserror::Error)]
@@ -210,8 +216,11 @@ fn record_files(record: &Record, data: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>,
         let to = data.join(name);
         let bytes = match fs::read(&from) {
             Ok(bytes) => bytes,
-            // No attempt was made yet: a record without rows is still a record.
-            Err(error) if name == ATTEMPTS_FILE && error.kind() == io::ErrorKind::NotFound => {
+            // No attempt was made yet, or no bundle was used: still a record.
+            Err(error)
+                if [ATTEMPTS_FILE, SESSIONS_FILE].contains(&name)
+                    && error.kind() == io::ErrorKind::NotFound =>
+            {
                 continue;
             }
             Err(error) => return Err(failed("read", &from)(error)),

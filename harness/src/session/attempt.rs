@@ -45,6 +45,8 @@ pub struct Bench<'a> {
     pub guard: &'a mut dyn Guard,
     /// The run's own clock.
     pub started: Instant,
+    /// 1-based session that rows belong to.
+    pub session: u32,
 }
 
 impl Bench<'_> {
@@ -190,6 +192,7 @@ impl Bench<'_> {
             round: place.round,
             round_try: place.round_try,
             slot: place.slot,
+            session: self.session,
             started_at: now_milliseconds(),
             session_seconds: self.started.elapsed().as_secs_f64(),
             env_padding_bytes: padding,

@@ -214,7 +214,7 @@ fn roots(request: &Request<'_>) -> Roots {
 
 /// What a resumed run compares: other values would be another measurement, and the
 /// values themselves (a home folder, a token) must not be recorded.
-fn passed_env_check(passed: &[(String, OsString)]) -> Option<String> {
+pub(crate) fn passed_env_check(passed: &[(String, OsString)]) -> Option<String> {
     const DIGITS: usize = 4;
     let mut bytes = Vec::new();
     for (name, value) in passed {

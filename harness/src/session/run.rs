@@ -13,6 +13,7 @@ use crate::record::store::{RecordDir, SealedPlan};
 use crate::record::writer::Writer;
 
 use super::attempt::{self, Bench, Place};
+use super::budget::{Upcoming, may_begin};
 use super::command::Workplace;
 use super::error::SessionError;
 use super::observer::Observer;
@@ -28,13 +29,17 @@ pub struct Means<'a> {
     pub guard: &'a mut dyn Guard,
     /// Asked between attempts whether to stop.
     pub interrupt: Interrupt,
+    /// 1-based session; 1 unless a bundle carries the run.
+    pub session: u32,
+    /// Nothing is begun that is not expected to end before.
+    pub until: Option<Instant>,
     /// Whether programs and fixtures still are the plan's; asked around every attempt.
     pub subjects: &'a mut dyn Subjects,
     /// Told how it goes.
     pub observer: &'a mut dyn Observer,
 }
 
-/// Runs what is left of `sealed` into `directory`.
+/// Runs what is left of `sealed` into `directory`, or as many rounds as end in time.
 ///
 /// # Errors
 /// A record that cannot be written, a machine that never becomes quiet, a program that is
@@ -49,6 +54,8 @@ pub fn run(
         executor,
         guard,
         interrupt,
+        session,
+        until,
         subjects,
         observer,
     } = means;
@@ -61,6 +68,7 @@ pub fn run(
     let mut judge = |rows: &[Attempt], cells: &[CellRounds], stage| looks.judge(rows, cells, stage);
     let mut progress =
         rounds::replay(&sealed.plan, &attempts, &mut judge).map_err(SessionError::OutOfStep)?;
+    progress.enter_session(session);
     observer.sealed(&sealed.plan, attempts.len(), progress.attempts_left());
     let started = started(&attempts);
     let mut bench = Bench {
@@ -70,28 +78,36 @@ pub fn run(
         executor,
         guard,
         started,
+        session,
     };
     let resumed_at = attempts.len();
     while let Some(place) = place(&progress.next()) {
         let done = attempts.len();
-        if let Some(signal) = interrupt.interrupted() {
-            return Err(SessionError::Interrupted { signal, done });
+        not_interrupted(interrupt, done)?;
+        let fresh = !attempts[resumed_at..]
+            .last()
+            .is_some_and(|last| same_round(last, place));
+        let upcoming = Upcoming {
+            cell: &sealed.plan.cells[place.cell].id,
+            session,
+            attempts: progress.attempts_to_next_round(),
+        };
+        if fresh && !ends_in_time(until, upcoming, &attempts) {
+            return Ok(());
         }
         let build = sealed.plan.arms[place.arm].build;
         let row = match subjects.before(build)? {
             Some(reason) => bench.not_started(place, reason),
             None => {
-                let fresh = !attempts[resumed_at..]
-                    .last()
-                    .is_some_and(|last| same_round(last, place));
                 wait(bench.guard, fresh, observer).map_err(|error| of_guard(error, done))?;
-                let cell = &sealed.plan.cells[place.cell].id;
-                observer.starting(cell, &sealed.plan.arms[place.arm].name, place.round);
+                observer.starting(
+                    upcoming.cell,
+                    &sealed.plan.arms[place.arm].name,
+                    place.round,
+                );
                 let row = bench.attempt(place, &attempts)?;
-                if let Some(signal) = interrupt.interrupted() {
-                    // The attempt was cut short by the signal: it is no row.
-                    return Err(SessionError::Interrupted { signal, done });
-                }
+                // Cut short by a signal, the attempt is no row.
+                not_interrupted(interrupt, done)?;
                 // Changed meanwhile, nobody knows which program the numbers belong to.
                 match subjects.after(build)? {
                     Some(reason) => attempt::failed(row, reason),
@@ -117,6 +133,18 @@ fn started(attempts: &[Attempt]) -> Instant {
     Instant::now()
         .checked_sub(elapsed)
         .unwrap_or_else(Instant::now)
+}
+
+fn not_interrupted(interrupt: Interrupt, done: usize) -> Result<(), SessionError> {
+    match interrupt.interrupted() {
+        Some(signal) => Err(SessionError::Interrupted { signal, done }),
+        None => Ok(()),
+    }
+}
+
+fn ends_in_time(until: Option<Instant>, upcoming: Upcoming<'_>, attempts: &[Attempt]) -> bool {
+    let left = |until: Instant| until.saturating_duration_since(Instant::now());
+    until.is_none_or(|until| may_begin(upcoming, attempts, left(until).as_secs_f64()))
 }
 
 fn seconds_of(row: &Attempt) -> f64 {
@@ -207,6 +235,16 @@ mod tests {
 
     /// Runs what is left of the example; gives how many attempts that took.
     fn run_rest(sealed: &SealedPlan, directory: &RecordDir, guard: &mut ScriptedGuard) -> usize {
+        run_until(None, sealed, directory, guard)
+    }
+
+    /// As [`run_rest`], as far as it ends in time.
+    fn run_until(
+        until: Option<Instant>,
+        sealed: &SealedPlan,
+        directory: &RecordDir,
+        guard: &mut ScriptedGuard,
+    ) -> usize {
         let usage = Usage {
             wall_ns: 1000,
             peak_rss_bytes: 4096,
@@ -226,6 +264,8 @@ mod tests {
             executor: &mut executor,
             guard,
             interrupt: Interrupt::never(),
+            session: 1,
+            until,
             subjects: &mut Untouched,
             observer: &mut Silent,
         };
@@ -246,6 +286,25 @@ mod tests {
         assert_eq!(run_rest(&sealed, &directory, guard), 0);
         let stored = reader::read(directory.path()).unwrap().attempts;
         assert_eq!(stored.len(), rows.len());
+    }
+
+    #[test]
+    fn a_round_that_was_begun_is_ended_and_one_that_does_not_fit_is_not_begun() {
+        let root = tempfile::tempdir().unwrap();
+        let plan = example::plan();
+        // Attempts of the example take 10 s each.
+        let rows = example::attempts(&plan);
+        let sealed = store::seal(plan).unwrap();
+        let guard = &mut ScriptedGuard::default();
+        // Three primed and a round of four; with two more a round is under way. Then four rounds
+        // of the cell are left, and the next one would be primed first.
+        for (stored, seconds, expected) in [(7, 30, 0), (7, 45, 16), (9, 25, 2), (9, 15, 0)] {
+            let folder = root.path().join(format!("{stored}-{seconds}"));
+            let directory = example::store(&folder, &sealed.plan, &rows[..stored]);
+            let until = Some(Instant::now() + Duration::from_secs(seconds));
+            let ran = run_until(until, &sealed, &directory, guard);
+            assert_eq!(ran, expected, "{stored} attempts, {seconds} s");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod bisect;
+mod bundle;
 mod cache;
 mod calibrate;
 mod control;
@@ -110,7 +111,6 @@ fn an_environment_is_an_arm_and_a_faster_one_passes() {
 }
 
 #[test]
-#[test]
 fn arms_of_one_build_differ_by_their_arguments() {
     let project = Project::new();
     let slow = "[ \"${1:-}\" = --slow ] && [ \"$2\" = 'a b' ] && rate=950";
@@ -131,6 +131,7 @@ fn arms_of_one_build_differ_by_their_arguments() {
     assert!(text.contains("by bench-run 0."), "{text}");
 }
 
+#[test]
 fn the_same_record_gives_the_same_bytes() {
     let project = Project::new();
     let (base, main) = (project.commit(1000), project.commit(990));

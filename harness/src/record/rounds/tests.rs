@@ -46,6 +46,7 @@ fn row(plan: &Plan, next: Next, outcome: Outcome) -> Attempt {
         round,
         round_try,
         slot,
+        session: 1,
         started_at: String::new(),
         session_seconds: 0.0,
         env_padding_bytes: 0,
@@ -608,4 +609,91 @@ fn rounds_that_are_lost_in_one_part_do_not_end_the_other() {
         (cell.lost.clone(), cell.stopped.clone()),
         (vec![1, 4], None)
     );
+}
+
+/// A row of session 2.
+fn in_second_session(row: Attempt) -> Attempt {
+    Attempt { session: 2, ..row }
+}
+
+/// Runs on from `rows` to the end in session 2.
+fn run_on_elsewhere(plan: &Plan, mut rows: Vec<Attempt>) -> Vec<Attempt> {
+    loop {
+        let mut progress = replay(plan, &rows).unwrap();
+        progress.enter_session(2);
+        match progress.next() {
+            Next::Done => return rows,
+            step => rows.push(in_second_session(row(plan, step, Outcome::Ok))),
+        }
+        assert!(rows.len() < 2000, "the run does not end");
+    }
+}
+
+#[test]
+fn another_session_drops_the_try_that_was_under_way_and_primes_again() {
+    let plan = plan(4, 0);
+    let all = run_on(&plan, vec![], &|_, _| Outcome::Ok);
+    // Three treatments are primed, a round has four attempts: two of the second round.
+    let rows = run_on_elsewhere(&plan, all[..3 + 4 + 2].to_vec());
+    let primed: Vec<(u32, &str)> = rows
+        .iter()
+        .filter(|row| row.round == 0 && row.cell == plan.cells[0].id)
+        .map(|row| (row.session, row.arm.as_str()))
+        .collect();
+    let arms = ["base", "main", "sync"];
+    let twice: Vec<(u32, &str)> = (1..=2).flat_map(|n| arms.map(|arm| (n, arm))).collect();
+    assert_eq!(primed, twice);
+    let cell = &complete(&plan, &rows).unwrap()[0];
+    assert_eq!(rounds_of(cell), [1, 2, 3, 4]);
+    assert_eq!(cell.complete[1].round_try, 2);
+    assert!(cell.dropped[0].reason.contains("session ended"));
+    // No retry was allowed: a session's end takes none.
+    assert!(cell.lost.is_empty() && cell.out.is_empty());
+    for round in complete(&plan, &rows)
+        .unwrap()
+        .iter()
+        .flat_map(|cell| &cell.complete)
+    {
+        let sessions = round
+            .attempts
+            .iter()
+            .flatten()
+            .map(|row| rows[*row].session);
+        let sessions: std::collections::BTreeSet<u32> = sessions.collect();
+        assert_eq!(
+            sessions.len(),
+            1,
+            "round {} is of two sessions",
+            round.round
+        );
+    }
+}
+
+#[test]
+fn between_two_rounds_another_session_drops_nothing() {
+    let plan = plan(4, 0);
+    let all = run_on(&plan, vec![], &|_, _| Outcome::Ok);
+    let rows = run_on_elsewhere(&plan, all[..3 + 4].to_vec());
+    assert_eq!(rows.len(), all.len() + 3, "only the priming comes again");
+    assert!(complete(&plan, &rows).unwrap()[0].dropped.is_empty());
+}
+
+#[test]
+fn a_row_of_another_session_than_the_one_under_way_is_out_of_step() {
+    let plan = plan(4, 0);
+    let all = run_on(&plan, vec![], &|_, _| Outcome::Ok);
+    let mut rows = run_on_elsewhere(&plan, all[..3].to_vec());
+    rows[4].session = 1;
+    let error = replay(&plan, &rows).unwrap_err().to_string();
+    assert!(error.contains("session 2, got"), "{error}");
+}
+
+#[test]
+fn what_is_missing_to_a_whole_round_counts_the_priming_before_it() {
+    let plan = plan(4, 0);
+    let all = run_on(&plan, vec![], &|_, _| Outcome::Ok);
+    let missing = |rows: &[Attempt]| replay(&plan, rows).unwrap().attempts_to_next_round();
+    assert_eq!(missing(&[]), 3 + 4);
+    assert_eq!(missing(&all[..4]), 3);
+    assert_eq!(missing(&all), 0);
 }
