@@ -8,12 +8,16 @@ TEST is ppN (prefill of N tokens), tgN (N tokens decoded from an empty cache) or
 decoded after D others, whose time does not count). MODEL is the name of a pair:
 
     gemma-3-270m            synthetic:gemma3-270m, 4-bit g64     models/gguf/gemma-3-270m-q4_0.gguf
+    gemma3-4b               synthetic:gemma3-4b                  models/gguf/gemma3-4b-q4_0.gguf
+    llama-3.1-8b            synthetic:llama-3.1-8b               models/gguf/llama-3.1-8b-q4_0.gguf
     smollm2-135m-instruct   models/mlx/smollm2-135m-instruct     models/gguf/smollm2-135m-instruct.gguf
 
-Speed does not depend on the values of weights: the pair of Gemma has the same shapes at about the
+Speed does not depend on the values of weights: the synthetic pairs have the same shapes at about the
 same bytes per token, the pair of SmolLM2 the very same weights. The last line of standard output is
 `{"tok_s": …, "program": …}`: tokens of TEST by the wall time that the program itself measured,
-after its own warm-up. THREADS (default 2) goes to both. Only the standard library is used.
+after its own warm-up; of this engine also the read bandwidth that it found, and the share of it that
+decoding used. THREADS (default 2) goes to both; BACKEND=cuda puts both on the GPU, all layers.
+Only the standard library is used.
 """
 
 import json
@@ -24,8 +28,11 @@ import sys
 from pathlib import Path
 
 MODELS = Path(os.environ.get("MODELS", "models"))
+BACKEND = os.environ.get("BACKEND", "cpu")
 PAIRS = {
     "gemma-3-270m": ("synthetic:gemma3-270m", MODELS / "gguf/gemma-3-270m-q4_0.gguf"),
+    "gemma3-4b": ("synthetic:gemma3-4b", MODELS / "gguf/gemma3-4b-q4_0.gguf"),
+    "llama-3.1-8b": ("synthetic:llama-3.1-8b", MODELS / "gguf/llama-3.1-8b-q4_0.gguf"),
     "smollm2-135m-instruct": (
         str(MODELS / "mlx/smollm2-135m-instruct"),
         MODELS / "gguf/smollm2-135m-instruct.gguf",
@@ -57,10 +64,14 @@ def engine(program, model, test, threads):
     out = json.loads(
         output_of(
             [program, "-m", model, "-p", "x", "--prompt-tokens", str(prompt), "-n", str(decoded)]
-            + ["--threads", threads, "--ignore-eos", "--json"]
+            + ["--threads", threads, "--backend", BACKEND, "--ignore-eos", "--json"]
         )
     )
-    return out["prefill_tok_s" if test["prompt"] else "decode_tok_s"]
+    return {
+        "tok_s": out["prefill_tok_s" if test["prompt"] else "decode_tok_s"],
+        "read_bandwidth_bytes_s": out["read_bandwidth_bytes_s"],
+        "bandwidth_share": out["bandwidth_share"],
+    }
 
 
 def llama_cpp(program, model, test, threads):
@@ -69,11 +80,11 @@ def llama_cpp(program, model, test, threads):
     rows = output_of(
         [program, "-m", str(model), "-p", test["prompt"] or "0", "-n", test["decoded"] or "0"]
         + ["-d", test["depth"] or "0", "-t", threads, "-r", "1", "-o", "jsonl"]
-        + ["-fa", os.environ.get("FLASH_ATTENTION", "1")]
+        + ["-fa", os.environ.get("FLASH_ATTENTION", "1"), "-ngl", "0" if BACKEND == "cpu" else "99"]
     )
     (row,) = (json.loads(line) for line in rows.splitlines())
     # The exact times, not the program's own means, which carry six digits.
-    return (row["n_prompt"] + row["n_gen"]) * 1e9 / row["samples_ns"][0]
+    return {"tok_s": (row["n_prompt"] + row["n_gen"]) * 1e9 / row["samples_ns"][0]}
 
 
 def main():
@@ -85,8 +96,8 @@ def main():
     if not test:
         fail(f"test {text!r}: expected ppN, tgN or tgN@D")
     model = PAIRS[name][list(kinds).index(kind)]
-    speed = kinds[kind](program, model, test, os.environ.get("THREADS", "2"))
-    print(json.dumps({"tok_s": speed, "program": kind}))
+    measured = kinds[kind](program, model, test, os.environ.get("THREADS", "2"))
+    print(json.dumps({**measured, "program": kind}))
 
 
 if __name__ == "__main__":

@@ -77,8 +77,9 @@ pub fn randomise(family: &[(Exchange, f64)], seed: u64) -> Vec<Option<Randomised
     for &index in &order {
         adjusted = adjusted.max(share(beyond[index]));
         found[index] = tested[index].as_ref().map(|one| Randomised {
-            p_direction: adjusted,
-            p_gate: share(below[index]),
+            // Drawn labellings estimate a p that is never below its floor.
+            p_direction: adjusted.max(one.floor_direction),
+            p_gate: share(below[index]).max(one.floor_gate),
             floor_direction: one.floor_direction,
             floor_gate: one.floor_gate,
         });
@@ -220,6 +221,17 @@ mod tests {
 
     fn alone(exchange: Exchange) -> Randomised {
         randomise(&[(exchange, 0.01)], 1)[0].unwrap()
+    }
+
+    #[test]
+    fn no_p_is_below_what_so_many_rounds_can_show() {
+        for seed in 0..40 {
+            let slower = alone(exchange(5, 0.5, seed));
+            assert_eq!(slower.floor_direction, 1.0 / 243.0);
+            assert!(slower.p_direction >= slower.floor_direction, "{slower:?}");
+            let faster = alone(exchange(5, -0.5, seed));
+            assert!(faster.p_gate >= faster.floor_gate, "{faster:?}");
+        }
     }
 
     /// The slow twin: every labelling of four rounds of three runs, with t by hand.
