@@ -356,20 +356,20 @@ fn tell(place: &Path, quiet: bool) -> anyhow::Result<i32> {
     }
     let record = reader::read(place)?;
     let left = looks::left(&record.plan, &record.attempts).map_err(SessionError::OutOfStep)?;
+    let done = record.attempts.len();
+    let shown = place.display();
+    if left > 0 {
+        // No table: what is not decided yet would read like a verdict.
+        dispatch::print(&format!(
+            "record  {shown}: {done} attempts, {left} left; the same command goes on\n"
+        ))?;
+        return Ok(exit_code::GUARD_GAVE_UP);
+    }
     if !quiet {
         let analysis = analyse(&record.plan, &record.attempts).map_err(SessionError::OutOfStep)?;
         dispatch::print(&report_files::table(&record, &analysis))?;
     }
-    let done = record.attempts.len();
-    let shown = place.display();
-    if left == 0 {
-        dispatch::print(&format!("record  {shown}: {done} attempts, complete\n"))?;
-        return Ok(exit_code::OK);
-    }
-    dispatch::print(&format!(
-        "record  {shown}: {done} attempts, {left} left; the same command goes on\n"
-    ))?;
-    Ok(exit_code::GUARD_GAVE_UP)
+    dispatch::print(&format!("record  {shown}: {done} attempts, complete\n"))
 }
 
 fn bring_home(arguments: &MergeArgs) -> anyhow::Result<i32> {
