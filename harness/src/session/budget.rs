@@ -1,7 +1,8 @@
 //! Whether a round may begin before the time is over. Pure.
 //!
 //! A round that cannot end would be dropped as a whole, so none is begun that is not expected
-//! to end: every attempt of it as slow as the slowest one like it so far.
+//! to end: every attempt of it as slow as the slowest one like it so far. Priming tells nothing of
+//! what comes: it may have made what all others only read.
 
 use crate::record::format::Attempt;
 
@@ -25,16 +26,16 @@ pub fn may_begin(upcoming: Upcoming<'_>, rows: &[Attempt], left_seconds: f64) ->
     left_seconds > 0.0 && f64::from(count) * each <= left_seconds
 }
 
-/// The slowest of the attempts that are most like those to come: measured ones of this cell
-/// and session, else any of them, else of this cell, else of the run.
+/// The slowest of the measured attempts that are most like those to come: of this cell and
+/// session, else of this cell, else of the run.
 fn seconds_of_an_attempt(upcoming: Upcoming<'_>, rows: &[Attempt]) -> Option<f64> {
     let here = |row: &&Attempt| row.cell == upcoming.cell && row.session == upcoming.session;
     let slowest = |choose: &dyn Fn(&&Attempt) -> bool| {
-        let seconds = rows.iter().filter(choose).filter_map(seconds);
+        let measured = rows.iter().filter(|row| row.round > 0);
+        let seconds = measured.filter(choose).filter_map(seconds);
         seconds.max_by(f64::total_cmp)
     };
-    slowest(&|row| here(row) && row.round > 0)
-        .or_else(|| slowest(&here))
+    slowest(&here)
         .or_else(|| slowest(&|row| row.cell == upcoming.cell))
         .or_else(|| slowest(&|_| true))
 }
@@ -80,11 +81,12 @@ mod tests {
     }
 
     #[test]
-    fn slow_priming_is_forgotten_once_a_round_of_the_cell_was_measured() {
+    fn slow_priming_tells_nothing_of_the_rounds() {
         // Three priming attempts of 60 s, then 10 s each.
         let rows = rows(|number| if number < 3 { 60 } else { 10 });
-        assert!(!may_begin(upcoming("256"), &rows[..3], 200.0));
+        assert!(may_begin(upcoming("256"), &rows[..1], 1.0));
         assert!(may_begin(upcoming("256"), &rows[..4], 40.0));
+        assert!(!may_begin(upcoming("256"), &rows[..4], 39.0));
     }
 
     #[test]
