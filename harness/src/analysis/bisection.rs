@@ -11,6 +11,8 @@
 //! Student's t, whose tails forgive an odd run. The commit that halves the probability is
 //! measured next (Horstein 1963; Waeber, Frazier and Henderson 2013).
 
+use crate::verdict::rule::{Direction, Judgement, Verdict};
+
 /// A measured effect, natural logarithm, larger is slower.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effect {
@@ -20,6 +22,53 @@ pub struct Effect {
     pub error: f64,
     /// Its degrees of freedom.
     pub df: f64,
+}
+
+/// One comparison of a run: the effect of its head against the good commit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// The whole judgement.
+    pub judgement: Judgement,
+    /// Its estimate, or none at all for equal code.
+    pub effect: Effect,
+}
+
+/// The gated comparison of `subject` (cell and metric), else the one that shows an effect most
+/// clearly, in the wanted direction where there is one. Equal code has no effect.
+#[must_use]
+pub fn strongest(
+    judgements: Vec<Judgement>,
+    subject: Option<&(String, String)>,
+    wanted: Option<Direction>,
+) -> Option<Measured> {
+    let is_it = |one: &Measured| match (subject, wanted) {
+        (Some((cell, metric)), _) => (&one.judgement.cell, &one.judgement.metric) == (cell, metric),
+        (None, Some(Direction::Slower)) => one.effect.delta > 0.0,
+        (None, Some(Direction::Faster)) => one.effect.delta < 0.0,
+        (None, None | Some(Direction::Undetermined)) => true,
+    };
+    let gated = judgements.into_iter().filter(|one| one.gated);
+    gated.filter_map(measured).filter(is_it).max_by(|a, b| {
+        let size = |one: &Measured| one.effect.delta.abs() / one.effect.error.max(LEAST_ERROR);
+        size(a).total_cmp(&size(b))
+    })
+}
+
+fn measured(judgement: Judgement) -> Option<Measured> {
+    let effect = match (judgement.verdict, judgement.estimate) {
+        (Verdict::Identical, _) => Effect {
+            delta: 0.0,
+            error: 0.0,
+            df: 1e6,
+        },
+        (_, Some(estimate)) => Effect {
+            delta: estimate.delta,
+            error: estimate.standard_error,
+            df: estimate.degrees_of_freedom,
+        },
+        (_, None) => return None,
+    };
+    Some(Measured { judgement, effect })
 }
 
 /// What is known about one commit of the line.
@@ -96,17 +145,7 @@ pub enum Next {
 /// group holds at least `confidence`.
 #[must_use]
 pub fn next(line: &[Commit], posterior: &[f64], confidence: f64) -> Next {
-    let share = |group: &std::ops::RangeInclusive<usize>| -> f64 {
-        posterior
-            .get(group.clone())
-            .unwrap_or_default()
-            .iter()
-            .sum()
-    };
-    let best = groups(line)
-        .into_iter()
-        .max_by(|a, b| share(a).total_cmp(&share(b)));
-    let best = best.unwrap_or(0..=0);
+    let (best, best_share) = best_group(line, posterior);
     let mut below = 0.0;
     let mut halving: Option<(usize, f64)> = None;
     for (at, commit) in line.iter().enumerate().take(line.len().saturating_sub(1)) {
@@ -117,12 +156,28 @@ pub fn next(line: &[Commit], posterior: &[f64], confidence: f64) -> Next {
         }
     }
     match halving {
-        Some((at, _)) if share(&best) < confidence => Next::Measure(at),
-        _ => {
-            let probability = share(&best);
-            Next::Found(best, probability)
-        }
+        Some((at, _)) if best_share < confidence => Next::Measure(at),
+        _ => Next::Found(best, best_share),
     }
+}
+
+/// The probability of the likeliest commits that nothing can tell apart.
+#[must_use]
+pub fn likeliest(line: &[Commit], posterior: &[f64]) -> f64 {
+    best_group(line, posterior).1
+}
+
+fn best_group(line: &[Commit], posterior: &[f64]) -> (std::ops::RangeInclusive<usize>, f64) {
+    let with_share = groups(line).into_iter().map(|group| {
+        let share = posterior
+            .get(group.clone())
+            .unwrap_or_default()
+            .iter()
+            .sum();
+        (group, share)
+    });
+    let best = with_share.max_by(|a, b: &(_, f64)| a.1.total_cmp(&b.1));
+    best.unwrap_or((0..=0, 0.0))
 }
 
 #[cfg(test)]

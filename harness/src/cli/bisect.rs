@@ -3,24 +3,25 @@
 //! Every step is a run of its own, of the good commit against one other, with null arms,
 //! guard and record: killed at any moment, the same command goes on with the same step.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::arguments::RunArgs;
 use super::dispatch::print;
 use super::progress::Progress;
-use super::{project, run};
-use crate::analysis::bisection::{Commit, Effect, Next, groups, next, posterior};
+use super::{project, report_files, run};
+use crate::analysis::bisection::{Commit, Measured, Next, likeliest, next, posterior, strongest};
 use crate::analysis::from_record::analyse;
 use crate::exit_code;
-use crate::experiment::claim::Claims;
 use crate::experiment::load;
-use crate::experiment::model::{Experiment, Identical, Nulls};
-use crate::record::{reader, store};
+use crate::experiment::model::Experiment;
+use crate::record::reader::{self, Record};
+use crate::record::store;
+use crate::report::bisection::{Candidate, Finding, Run, short};
+use crate::session::bisect::step;
 use crate::session::error::SessionError;
 use crate::session::observer::Observer as _;
 use crate::source::line::{LineCommit, between};
@@ -39,6 +40,9 @@ pub struct BisectArgs {
     /// A later commit with it
     #[arg(long, value_name = "SHA")]
     pub bad: String,
+    /// Look for an effect in this direction only [default: for the clearest one]
+    #[arg(long, value_name = "DIRECTION")]
+    pub direction: Option<Wanted>,
     /// Stop as soon as one commit is the first with this probability
     #[arg(long, value_name = "P", default_value_t = 0.95)]
     pub confidence: f64,
@@ -48,15 +52,52 @@ pub struct BisectArgs {
     /// Name of this machine [default: made from the processor]
     #[arg(long, value_name = "LABEL")]
     pub host: Option<String>,
+    /// Folder of the report [default: docs/benchmark_results in the project]
+    #[arg(long, value_name = "DIR")]
+    pub reports: Option<PathBuf>,
     /// No progress; warnings and errors only
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// One comparison of a run: the effect of its head against the good commit.
-struct Measured {
-    judgement: Judgement,
-    effect: Effect,
+/// Which effect is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Wanted {
+    /// A loss.
+    Slower,
+    /// A gain.
+    Faster,
+}
+
+impl Wanted {
+    fn direction(self) -> Direction {
+        match self {
+            Wanted::Slower => Direction::Slower,
+            Wanted::Faster => Direction::Faster,
+        }
+    }
+
+    fn that_is(self) -> &'static str {
+        match self {
+            Wanted::Slower => " that is slower",
+            Wanted::Faster => " that is faster",
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Wanted::Slower => "slower",
+            Wanted::Faster => "faster",
+        }
+    }
+}
+
+/// What became of one run.
+struct Step {
+    at: usize,
+    measured: Option<Measured>,
+    /// `None` where the commit does not build.
+    record: Option<Record>,
 }
 
 /// A search: the definition of its runs, where they lie, and what is known so far.
@@ -69,7 +110,8 @@ struct Search<'a> {
     line: Vec<Commit>,
     /// Cell and metric that show the whole effect most clearly.
     subject: Option<(String, String)>,
-    runs: u32,
+    steps: Vec<Step>,
+    root: PathBuf,
     progress: Progress,
 }
 
@@ -84,27 +126,12 @@ pub fn run(arguments: &BisectArgs) -> anyhow::Result<i32> {
         return Err(SessionError::Usage(text).into());
     }
     let mut search = Search::new(arguments)?;
-    let last = search.commits.len() - 1;
-    let whole = search.measure(last)?.with_context(|| {
-        let bad = &search.commits[last].id;
-        format!(
-            "nothing of the bad commit {bad} could be measured: see {}",
-            search.folder.display()
-        )
-    })?;
-    if whole.judgement.direction == Direction::Undetermined {
-        return Err(SessionError::Usage(format!(
-            "--bad: expected an effect that the experiment can see, got none ({}); more rounds \
-             or a larger workload may show it",
-            whole.judgement.sentence
-        ))
-        .into());
-    }
-    let shown = (whole.judgement.cell.clone(), whole.judgement.metric.clone());
-    search.subject = Some(shown);
+    let whole = search.whole()?;
     let found = search.until_found(&whole)?;
     search.progress.finish();
-    print(&search.describe(&whole, &found))?;
+    let finding = search.finding(&whole, &found);
+    print(&finding.text())?;
+    search.report(&finding)?;
     Ok(exit_code::OK)
 }
 
@@ -122,11 +149,15 @@ impl<'a> Search<'a> {
         let (good, commits) = between(&repository, &arguments.good, &arguments.bad)
             .map_err(|error| SessionError::Usage(error.to_string()))?;
         let last = commits.last().map_or("", |commit| commit.id.as_str());
+        let direction = arguments
+            .direction
+            .map(|wanted| format!("-{}", wanted.word()));
         let name = format!(
-            "bisect-{}-{}-{}",
+            "bisect-{}-{}-{}{}",
             experiment.name,
             short(&good),
-            short(last)
+            short(last),
+            direction.unwrap_or_default()
         );
         Ok(Search {
             arguments,
@@ -136,9 +167,37 @@ impl<'a> Search<'a> {
             commits,
             experiment,
             subject: None,
-            runs: 0,
+            steps: Vec::new(),
+            root,
             progress: Progress::new(arguments.quiet),
         })
+    }
+
+    /// Measures the bad commit, and settles by which comparison its effect is followed.
+    fn whole(&mut self) -> anyhow::Result<Measured> {
+        let last = self.commits.len() - 1;
+        let measured = self.measure(last)?;
+        let (wanted, folder) = (
+            self.arguments.direction.map_or("", Wanted::that_is),
+            project::relative(&self.folder, &self.root),
+        );
+        let whole = measured.ok_or_else(|| {
+            SessionError::Usage(format!(
+                "--bad: expected an effect{wanted}, got no such comparison of {}: see {folder}",
+                self.commits[last].id
+            ))
+        })?;
+        if whole.judgement.direction == Direction::Undetermined {
+            return Err(SessionError::Usage(format!(
+                "--bad: expected an effect{wanted}, got none that the experiment can see ({}); \
+                 more rounds or a larger workload may show it",
+                whole.judgement.sentence
+            ))
+            .into());
+        }
+        let shown = (whole.judgement.cell.clone(), whole.judgement.metric.clone());
+        self.subject = Some(shown);
+        Ok(whole)
     }
 
     /// Measures what halves the probability, until it is found or the runs are spent.
@@ -146,7 +205,7 @@ impl<'a> Search<'a> {
         loop {
             let shares = posterior(&self.line, whole.effect);
             match next(&self.line, &shares, self.arguments.confidence) {
-                Next::Measure(at) if self.runs < self.arguments.max_runs => {
+                Next::Measure(at) if self.steps.len() < self.arguments.max_runs as usize => {
                     self.measure(at)?;
                 }
                 next => return Ok(next),
@@ -156,40 +215,40 @@ impl<'a> Search<'a> {
 
     /// One more run at a commit; `None` when it cannot be measured.
     fn measure(&mut self, at: usize) -> anyhow::Result<Option<Measured>> {
-        self.runs += 1;
+        let number = self.steps.len() + 1;
         let commit = &self.commits[at];
-        let folder = self
-            .folder
-            .join(format!("{:02}-{}", self.runs, short(&commit.id)));
-        let measured = self.step(&folder, at)?;
+        let folder = format!("{number:02}-{}", short(&commit.id));
+        let step = self.step(&self.folder.join(folder), at)?;
+        let measured = step.measured.clone();
         let said = measured
             .as_ref()
             .map_or("cannot be measured".to_owned(), |one| {
                 change(&one.judgement)
             });
         if !self.arguments.quiet {
-            let line = format!("run {}: {} {said}", self.runs, short(&commit.id));
+            let line = format!("run {number}: {} {said}", short(&commit.id));
             self.progress.waiting(&line);
         }
         match &measured {
             Some(one) => self.line[at].seen.push(one.effect),
             None => self.line[at].broken = true,
         }
+        self.steps.push(step);
         Ok(measured)
     }
 
     /// Runs a step or reads what it left when it was run before.
-    fn step(&self, folder: &Path, at: usize) -> anyhow::Result<Option<Measured>> {
+    fn step(&self, folder: &Path, at: usize) -> anyhow::Result<Step> {
+        let without_record = Step {
+            at,
+            measured: None,
+            record: None,
+        };
         let unusable = folder.join("unusable.txt");
+        let file = self.define(folder, at)?;
         if unusable.is_file() {
-            return Ok(None);
+            return Ok(without_record);
         }
-        fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
-        let file = folder.join("experiment.yaml");
-        let text = serde_yaml::to_string(&self.step_experiment(at))
-            .context("cannot write the step's experiment")?;
-        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         let records = folder.join("records");
         if latest(&records).is_none_or(|record| !is_finished(&record)) {
             let result = run::run(&RunArgs {
@@ -208,7 +267,7 @@ impl<'a> Search<'a> {
                 Err(error) if is_the_commits_own(&error) => {
                     fs::write(&unusable, format!("{error:#}\n"))
                         .with_context(|| format!("cannot write {}", unusable.display()))?;
-                    return Ok(None);
+                    return Ok(without_record);
                 }
                 Err(error) => return Err(error),
             }
@@ -216,98 +275,142 @@ impl<'a> Search<'a> {
         let record = latest(&records).context("a run left no record")?;
         let record = reader::read(&record)?;
         let analysis = analyse(&record.plan, &record.attempts).map_err(SessionError::OutOfStep)?;
-        Ok(strongest(analysis.judgements, self.subject.as_ref()))
+        let wanted = self.arguments.direction.map(Wanted::direction);
+        Ok(Step {
+            at,
+            measured: strongest(analysis.judgements, self.subject.as_ref(), wanted),
+            record: Some(record),
+        })
     }
 
-    /// The good commit against the commit at `at`, in the base's environment.
-    fn step_experiment(&self, at: usize) -> Experiment {
-        let mut step = self.experiment.clone();
-        let base = step.arms.get(&step.base).cloned().unwrap_or_default();
-        let arm = |rev: &str, label: &str| {
-            let mut arm = base.clone();
-            arm.rev = Some(rev.to_owned());
-            arm.label = Some(label.to_owned());
-            arm
-        };
+    /// The step's experiment file. One that is there already must be the same: what was
+    /// measured by another one is no part of this search.
+    fn define(&self, folder: &Path, at: usize) -> anyhow::Result<PathBuf> {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        let file = folder.join("experiment.yaml");
         let commit = &self.commits[at];
-        step.arms.clear();
-        step.arms.insert("good".into(), arm(&self.good, "good"));
-        step.arms
-            .insert("head".into(), arm(&commit.id, &commit.summary));
-        step.base = "good".into();
-        step.nulls = Nulls::Some(vec!["good".into()]);
-        step.identical = Identical::AsNull;
-        step.claim = Claims::default();
-        step.control = None;
-        // A step is one look: what stays open is measured again.
-        step.rounds = step.looks.last().copied().unwrap_or(step.rounds);
-        step.looks = Vec::new();
-        step.confirm = false;
-        // Every run at a commit is one of its own, also in order.
-        step.seed = step.seed.wrapping_add(u64::from(self.runs));
-        step
+        let head = (commit.id.as_str(), commit.summary.as_str());
+        let step = step(&self.experiment, &self.good, head, self.steps.len() + 1);
+        let text = serde_yaml::to_string(&step).context("cannot write the step's experiment")?;
+        match fs::read_to_string(&file) {
+            Ok(there) if there == text => return Ok(file),
+            Ok(_) => {
+                let there = project::relative(&file, &self.root);
+                return Err(SessionError::Usage(format!(
+                    "{there}: expected what {} asks for now, got a step of another version of it; \
+                     move the folder of that search away",
+                    self.arguments.file.display()
+                ))
+                .into());
+            }
+            Err(_) => {}
+        }
+        // Written aside and renamed: a kill leaves no half of it.
+        let aside = folder.join("experiment.part");
+        fs::write(&aside, text)
+            .and_then(|()| fs::rename(&aside, &file))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(file)
     }
 
-    /// Every candidate with its probability.
-    fn describe(&self, whole: &Measured, found: &Next) -> String {
+    /// What was found, as its page shows it.
+    fn finding(&self, whole: &Measured, found: &Next) -> Finding {
         let shares = posterior(&self.line, whole.effect);
-        let mut out = String::new();
-        // Writing to a String cannot fail, here and below.
-        let _ = writeln!(
-            out,
-            "{} of {}: {} at {}, {} commits, {} runs\n",
-            whole.judgement.metric,
-            whole.judgement.cell,
-            change(&whole.judgement),
-            short(&self.commits[self.commits.len() - 1].id),
-            self.commits.len(),
-            self.runs
-        );
-        for (at, commit) in self.commits.iter().enumerate() {
-            let known = &self.line[at];
-            let runs = match (known.broken, known.seen.len()) {
-                (true, _) => "not measurable".to_owned(),
-                (false, 0) => String::new(),
-                (false, runs) => format!("{runs} × {}", mean(whole, known)),
-            };
-            let _ = writeln!(
-                out,
-                "{:>6.1} %  {}  {runs:24}  {}",
-                100.0 * shares[at],
-                short(&commit.id),
-                commit.summary
-            );
+        let (answer, probability) = match found {
+            Next::Found(group, probability) => (&self.commits[group.clone()], *probability),
+            Next::Measure(_) => (&[][..], likeliest(&self.line, &shares)),
+        };
+        let commits = self.commits.iter().zip(&self.line).zip(shares);
+        Finding {
+            command: self.command(),
+            experiment: self.experiment.name.clone(),
+            good: self.good.clone(),
+            cell: whole.judgement.cell.clone(),
+            metric: whole.judgement.metric.clone(),
+            better: whole.judgement.better,
+            confidence: self.arguments.confidence,
+            answer: answer.iter().map(|commit| commit.id.clone()).collect(),
+            probability,
+            commits: commits
+                .map(|((commit, known), probability)| Candidate {
+                    id: commit.id.clone(),
+                    summary: commit.summary.clone(),
+                    probability,
+                    measurable: !known.broken,
+                })
+                .collect(),
+            runs: (1..)
+                .zip(&self.steps)
+                .map(|(number, step)| self.told(number, step))
+                .collect(),
         }
-        let _ = writeln!(out, "\n{}", self.answer(found, &shares));
-        out
     }
 
-    fn answer(&self, found: &Next, shares: &[f64]) -> String {
-        match found {
-            Next::Found(group, probability) => {
-                let ids: Vec<&str> = self.commits[group.clone()]
-                    .iter()
-                    .map(|commit| commit.id.as_str())
-                    .collect();
-                let one = if ids.len() == 1 {
-                    "first commit with the effect"
-                } else {
-                    "first commit with the effect, among those that nothing can tell apart"
-                };
-                format!("{one} ({:.1} %): {}", 100.0 * probability, ids.join(" "))
-            }
-            Next::Measure(_) => {
-                let share = |group: &std::ops::RangeInclusive<usize>| -> f64 {
-                    shares[group.clone()].iter().sum()
-                };
-                let best = groups(&self.line).iter().map(share).fold(0.0, f64::max);
-                format!(
-                    "not found within {} runs; the likeliest has {:.1} %",
-                    self.runs,
-                    100.0 * best
-                )
-            }
+    fn told(&self, number: u32, step: &Step) -> Run {
+        let judgement = step.measured.as_ref().map(|one| &one.judgement);
+        let sentence = match (judgement, &step.record) {
+            (Some(judgement), _) => judgement.sentence.clone(),
+            (None, Some(_)) => "no comparison could be judged".to_owned(),
+            (None, None) => "it does not build".to_owned(),
+        };
+        Run {
+            number,
+            commit: self.commits[step.at].id.clone(),
+            plan_sha256: step
+                .record
+                .as_ref()
+                .map(|record| record.plan_sha256.clone()),
+            estimate: judgement.and_then(|judgement| judgement.estimate),
+            identical: judgement.is_some_and(|one| one.verdict == Verdict::Identical),
+            sentence,
         }
+    }
+
+    /// The command that goes on with this search.
+    fn command(&self) -> String {
+        let file = project::relative(&self.arguments.file, &self.root);
+        let bad = self.commits.last().map_or("", |commit| commit.id.as_str());
+        let direction = self.arguments.direction;
+        let direction = direction.map_or_else(String::new, |wanted| {
+            format!(" --direction {}", wanted.word())
+        });
+        format!(
+            "bench-run bisect {} --good {} --bad {bad}{direction} --confidence {}",
+            shell_words::quote(&file),
+            self.good,
+            self.arguments.confidence
+        )
+    }
+
+    /// Publishes the page with the records of all runs.
+    fn report(&mut self, finding: &Finding) -> anyhow::Result<()> {
+        let default = || report_files::default_folder(&self.root);
+        let folder = self.arguments.reports.clone().unwrap_or_else(default);
+        let name = self
+            .folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
+        let steps = self.steps.iter().zip(&finding.runs);
+        let records: Vec<(String, &Record)> = steps
+            .filter_map(|(step, run)| {
+                let folder = format!("{:02}-{}", run.number, short(&run.commit));
+                Some((folder, step.record.as_ref()?))
+            })
+            .collect();
+        let written = report_files::published(&mut self.progress, |with_record| {
+            report_files::write_bisection(finding, &records, (&folder, &name), with_record)
+        })?;
+        let mut lines = format!("records {}\n", project::relative(&self.folder, &self.root));
+        if let Some(path) = written {
+            lines.push_str(&format!(
+                "report  {}\n",
+                project::relative(&path, &self.root)
+            ));
+        }
+        print(&lines)?;
+        Ok(())
     }
 }
 
@@ -331,49 +434,9 @@ fn is_the_commits_own(error: &anyhow::Error) -> bool {
     )
 }
 
-/// The comparison of `subject`, else the gated one that shows an effect most clearly; equal
-/// code has none.
-fn strongest(judgements: Vec<Judgement>, subject: Option<&(String, String)>) -> Option<Measured> {
-    let is_it = |one: &Judgement| {
-        subject.is_none_or(|(cell, metric)| (&one.cell, &one.metric) == (cell, metric))
-    };
-    let gated = judgements.into_iter().filter(|one| one.gated && is_it(one));
-    let measured = gated.filter_map(|judgement| {
-        let effect = match (judgement.verdict, judgement.estimate) {
-            (Verdict::Identical, _) => Effect {
-                delta: 0.0,
-                error: 0.0,
-                df: 1e6,
-            },
-            (_, Some(estimate)) => Effect {
-                delta: estimate.delta,
-                error: estimate.standard_error,
-                df: estimate.degrees_of_freedom,
-            },
-            (_, None) => return None,
-        };
-        Some(Measured { judgement, effect })
-    });
-    measured.max_by(|a, b| {
-        let size = |one: &Measured| one.effect.delta.abs() / one.effect.error.max(1e-9);
-        size(a).total_cmp(&size(b))
-    })
-}
-
 fn change(judgement: &Judgement) -> String {
     judgement.estimate.map_or_else(
         || "the very program of the good commit".to_owned(),
         |estimate| unit::signed_pct(own_pct(judgement.better, estimate.delta)),
     )
-}
-
-fn mean(whole: &Measured, commit: &Commit) -> String {
-    let sum: f64 = commit.seen.iter().map(|seen| seen.delta).sum();
-    #[expect(clippy::cast_precision_loss, reason = "a handful of runs")]
-    let runs = commit.seen.len() as f64;
-    unit::signed_pct(own_pct(whole.judgement.better, sum / runs))
-}
-
-fn short(id: &str) -> &str {
-    id.get(..10).unwrap_or(id)
 }

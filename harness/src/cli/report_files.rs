@@ -3,11 +3,14 @@
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
+use super::progress::Progress;
 use crate::analysis::model::Analysis;
 use crate::record::reader::Record;
+use crate::report::bisection::{Finding, date};
 use crate::report::model::ReportModel;
 use crate::report::publish::{self, Destination, PublishError};
 use crate::report::terminal;
+use crate::session::observer::Observer as _;
 
 /// Columns of a table that is not written to a terminal.
 const PLAIN_WIDTH: u16 = 110;
@@ -51,6 +54,52 @@ pub fn write(
         private: &private,
     };
     publish::write(record, analysis, &to)
+}
+
+/// Writes the page of a search under `(folder, name)`, with the records of its runs where asked
+/// for; returns the path of the Markdown file.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_bisection(
+    finding: &Finding,
+    records: &[(String, &Record)],
+    (folder, name): (&Path, &str),
+    with_record: bool,
+) -> Result<PathBuf, PublishError> {
+    let private = private_texts();
+    let to = Destination {
+        folder,
+        with_record,
+        private: &private,
+    };
+    let sealed = records.first();
+    let stem = sealed.map_or_else(
+        || name.to_owned(),
+        |(_, record)| format!("{name}-{}-{}", record.host.label, date(record)),
+    );
+    publish::write_bisection(finding, records, &stem, &to)
+}
+
+/// Writes a report with its record, or without it where that must not be published as it is:
+/// the measurement and its verdict are as good. `write` is told whether to copy the record.
+///
+/// # Errors
+/// Any error of writing.
+pub fn published(
+    progress: &mut Progress,
+    write: impl Fn(bool) -> Result<PathBuf, PublishError>,
+) -> Result<Option<PathBuf>, PublishError> {
+    for (with_record, what) in [
+        (true, "the record is not copied beside the report"),
+        (false, "there is no report file"),
+    ] {
+        match write(with_record) {
+            Err(error) if error.is_refusal() => progress.warning(&format!("{what}: {error}")),
+            result => return result.map(Some),
+        }
+    }
+    Ok(None)
 }
 
 /// What no published file may hold: where this user's files lie.

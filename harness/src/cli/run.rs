@@ -24,7 +24,6 @@ use crate::record::format::Host;
 use crate::record::reader::{self, Record};
 use crate::record::rounds::Next;
 use crate::record::store::{self, RecordDir, SealedPlan};
-use crate::report::publish::PublishError;
 use crate::session::error::SessionError;
 use crate::session::memory;
 use crate::session::observer::Observer as _;
@@ -193,32 +192,6 @@ pub(super) fn measure_in(
     Ok(reader::read(started.directory.path())?)
 }
 
-/// Writes the report with its record, or without it where it must not be published as it
-/// is: the measurement and its verdict are as good.
-fn report(
-    record: &Record,
-    analysis: &Analysis,
-    folder: &Path,
-    progress: &mut Progress,
-) -> Result<Option<PathBuf>, PublishError> {
-    let mut refused = |what: &str, error: &PublishError| {
-        progress.warning(&format!("{what}: {error}"));
-    };
-    match report_files::write(record, analysis, folder, true) {
-        Err(error) if error.is_refusal() => {
-            refused("the record is not copied beside the report", &error);
-        }
-        result => return result.map(Some),
-    }
-    match report_files::write(record, analysis, folder, false) {
-        Err(error) if error.is_refusal() => {
-            refused("there is no report file", &error);
-            Ok(None)
-        }
-        result => result.map(Some),
-    }
-}
-
 /// Prints the table and writes the report.
 fn tell(
     arguments: &RunArgs,
@@ -237,7 +210,10 @@ fn tell(
             .reports
             .clone()
             .unwrap_or_else(|| report_files::default_folder(root));
-        let report = report(record, analysis, &folder, progress).with_context(|| {
+        let report = report_files::published(progress, |with_record| {
+            report_files::write(record, analysis, &folder, with_record)
+        })
+        .with_context(|| {
             format!(
                 "everything is measured and on record in {shown}, but the report cannot be \
                  written (`bench-run report` makes it from the record)"

@@ -5,6 +5,7 @@ use minijinja::value::{Serde, Value};
 use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior};
 use serde::Serialize;
 
+use super::bisection;
 use super::calibration::Page;
 use super::escape;
 use super::junit::Suite;
@@ -21,6 +22,7 @@ const REPLAY: &str = include_str!("../../../templates/replay.md.j2");
 const JUNIT: &str = include_str!("../../../templates/junit.xml.j2");
 const CI_SUMMARY: &str = include_str!("../../../templates/ci_summary.md.j2");
 
+const BISECTION: &str = include_str!("../../../templates/bisection.md.j2");
 const CALIBRATION: &str = include_str!("../../../templates/calibration.md.j2");
 
 /// A template and the model do not fit together: a fault of this program.
@@ -29,6 +31,15 @@ const CALIBRATION: &str = include_str!("../../../templates/calibration.md.j2");
 pub struct TemplateError {
     name: &'static str,
     message: String,
+}
+
+impl From<serde_json::Error> for TemplateError {
+    fn from(error: serde_json::Error) -> Self {
+        TemplateError {
+            name: "search.json",
+            message: error.to_string(),
+        }
+    }
 }
 
 /// The whole report as Markdown.
@@ -61,6 +72,14 @@ pub fn ci_summary(model: &ReportModel) -> Result<String, TemplateError> {
 /// As [`render`].
 pub fn calibration(page: &Page) -> Result<String, TemplateError> {
     fill("calibration.md.j2", CALIBRATION, page)
+}
+
+/// The page of a bisection.
+///
+/// # Errors
+/// As [`render`].
+pub fn bisection(page: &bisection::Page) -> Result<String, TemplateError> {
+    fill("bisection.md.j2", BISECTION, page)
 }
 
 /// Verdicts as JUnit XML, escaped as XML is.

@@ -5,6 +5,7 @@
 //! same bytes: no clock, no time zone, no unordered map.
 
 pub mod annotations;
+pub mod bisection;
 pub mod calibration;
 pub mod escape;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::bisection::{self, Finding};
 use super::markdown::{self, TemplateError};
 use super::model::{ReportModel, default_stem};
 use super::plot::canvas::PlotError;
@@ -162,6 +163,39 @@ pub fn write_replay(
         report.clone(),
         markdown::render_replay(&model)?.into_bytes(),
     ));
+    put(&files, to)?;
+    Ok(report)
+}
+
+/// Writes the page of a search; `stem` is what its files are called, `records` are those of its
+/// runs, each with the folder that it is copied to.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_bisection(
+    finding: &Finding,
+    records: &[(String, &Record)],
+    stem: &str,
+    to: &Destination<'_>,
+) -> Result<PathBuf, PublishError> {
+    let data = to.folder.join("data").join(stem);
+    let figure = bisection::figure(finding)?;
+    let mut json = serde_json::to_vec_pretty(finding).map_err(TemplateError::from)?;
+    json.push(b'\n');
+    let mut files = vec![
+        (data.join(figure.file), figure.svg.into_bytes()),
+        (data.join("search.json"), json),
+    ];
+    if to.with_record {
+        for (folder, record) in records {
+            files.extend(record_files(record, &data.join(folder))?);
+        }
+    }
+    let report = to.folder.join(format!("{stem}.md"));
+    if let Some((_, record)) = records.first() {
+        let text = bisection::Page::new(finding, record, stem).render()?;
+        files.push((report.clone(), text.into_bytes()));
+    }
     put(&files, to)?;
     Ok(report)
 }

@@ -5,6 +5,7 @@
 //! affair, what an output means `metric`'s, whether an attempt was disturbed `guard`'s.
 
 pub mod attempt;
+pub mod bisect;
 pub mod budget;
 pub mod calibrate;
 pub mod command;

@@ -5,6 +5,7 @@
 //! numbers to places, `panel` lays out one frame per cell, `palette` has the
 //! colours. A picture is white all over, so it is legible on a dark page too.
 
+pub mod bisection;
 pub mod calibration;
 pub mod canvas;
 mod changes;
