@@ -76,33 +76,6 @@ pub(crate) fn analysis(record: &Record) -> Analysis {
     }
 }
 
-/// The numbers of a long undisturbed run, without looking for each row.
-pub(crate) fn wide_data(record: &Record) -> Vec<CellData> {
-    let plan = &record.plan;
-    let arms = plan.arms.len();
-    let cells = plan.cells.iter();
-    cells
-        .flat_map(|cell| {
-            plan.experiment
-                .metrics
-                .keys()
-                .map(move |metric| (cell, metric))
-        })
-        .map(|(cell, metric)| {
-            let of_cell = record.attempts.iter();
-            let rows: Vec<&Attempt> = of_cell
-                .filter(|row| row.cell == cell.id && row.round > 0)
-                .collect();
-            let round = |rows: &[&Attempt]| rows.iter().map(|row| row.metrics[metric]).collect();
-            CellData {
-                rounds: rows.chunks(arms).map(round).collect(),
-                slots: rows.chunks(arms).map(|_| (0..arms).collect()).collect(),
-                ..cell_data(&record_of(example::plan(), vec![]), &cell.id, metric)
-            }
-        })
-        .collect()
-}
-
 /// One line that was estimated and one that could not be.
 fn suite_lines(plan: &Plan) -> Vec<SuiteLine> {
     let line = |candidate: &str, mean| SuiteLine {

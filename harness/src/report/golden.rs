@@ -288,41 +288,6 @@ fn a_narrow_terminal_gets_fewer_columns_and_the_same_numbers() {
     assert!(terminal::table(&model, 80, true).contains('\u{1b}'));
 }
 
-/// Run by hand: `cargo test --release -p bench-run -- --ignored ten_thousand --nocapture`.
-#[test]
-#[ignore = "a benchmark, not a test"]
-fn ten_thousand_attempts_take_less_than_a_second() {
-    let root = tempfile::tempdir().unwrap();
-    let mut plan = crate::record::example::plan();
-    plan.experiment.rounds = 1250;
-    plan.order = vec![(0..1250).map(|_| vec![0, 1, 2, 3]).collect(); 2];
-    let rows = crate::record::example::attempts(&plan);
-    assert!(rows.len() >= 10_000);
-    let directory = crate::record::example::store(root.path(), &plan, &[]);
-    let lines: Vec<String> = rows
-        .iter()
-        .map(|row| serde_json::to_string(row).unwrap() + "\n")
-        .collect();
-    std::fs::write(directory.attempts_path(), lines.concat()).unwrap();
-
-    let start = std::time::Instant::now();
-    let record = crate::record::reader::read(directory.path()).unwrap();
-    let read = start.elapsed();
-    let mut analysis = example::analysis(&example::record());
-    analysis.data = example::wide_data(&record);
-    let start = std::time::Instant::now();
-    let pictures = super::plot::figure::figures(&record, &analysis).unwrap();
-    let text = markdown::render(&model(&record, &analysis)).unwrap();
-    let rendered = start.elapsed();
-    let bytes: usize = pictures.iter().map(|figure| figure.svg.len()).sum();
-    println!(
-        "read {read:?}, rendered {rendered:?}, {} rows, {bytes} bytes of SVG",
-        rows.len()
-    );
-    assert!(text.contains("| base | 1250 |"));
-    assert!((read + rendered).as_secs_f64() < 1.0);
-}
-
 #[test]
 fn a_claim_has_a_column_and_a_sentence_and_no_claim_has_neither() {
     let record = example::record();

@@ -35,13 +35,13 @@ impl SplitMix64 {
         if bound == 0 {
             return 0;
         }
-        // Values under 2^64 mod bound are drawn again: without that, small
-        // remainders would be a little more likely.
-        let unfair = bound.wrapping_neg() % bound;
+        // Values under 2^64 mod bound are drawn again: without that, small remainders would
+        // be a little more likely. That is less than `bound`, so the division is hardly ever
+        // needed to tell.
         loop {
             let bits = self.next_u64();
-            if bits >= unfair {
-                return usize::try_from(bits % bound).unwrap_or(0);
+            if bits >= bound || bits >= bound.wrapping_neg() % bound {
+                return usize::try_from(remainder(bits, bound)).unwrap_or(0);
             }
         }
     }
@@ -65,6 +65,18 @@ impl SplitMix64 {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
         }
+    }
+}
+
+/// `bits % bound`; a division by a small number that the compiler knows is a multiplication.
+fn remainder(bits: u64, bound: u64) -> u64 {
+    match bound {
+        2 => bits % 2,
+        3 => bits % 3,
+        4 => bits % 4,
+        5 => bits % 5,
+        6 => bits % 6,
+        bound => bits % bound,
     }
 }
 

@@ -89,10 +89,10 @@ pub fn randomise(family: &[(Exchange, f64)], seed: u64) -> Vec<Option<Randomised
 
 /// A comparison ready to be relabelled.
 struct Tested {
-    /// Each round's values around their mean.
-    plain: Vec<Vec<f64>>,
-    /// The same after τ was taken from the candidate's.
-    shifted_rounds: Vec<Vec<f64>>,
+    /// Round after round, each value around its round's mean, and the same after τ was taken
+    /// from the candidate's.
+    values: Vec<(f64, f64)>,
+    columns: usize,
     candidates: usize,
     /// Sum of squares within rounds; no labelling changes it.
     total: f64,
@@ -124,25 +124,26 @@ impl Tested {
         // With as many copies on both sides a labelling and its mirror image have one |t|.
         let mirrored = if bases == candidates { 2.0 } else { 1.0 };
         let inverse = 1.0 / count(bases) + 1.0 / count(candidates);
+        let shifted = centred(exchange, tau);
+        let sum =
+            |rounds: &[Vec<f64>]| -> f64 { rounds.iter().flat_map(|row| &row[bases..]).sum() };
+        let pairs = plain.iter().flatten().zip(shifted.iter().flatten());
         let mut one = Tested {
-            shifted_rounds: centred(exchange, tau),
+            values: pairs.map(|(plain, shifted)| (*plain, *shifted)).collect(),
+            columns,
             candidates,
             total,
             weight: inverse / rounds,
             df: rounds * (count(columns) - 1.0) - 1.0,
             observed: 0.0,
-            shifted: 0.0,
+            shifted: sum(&shifted),
             floor_direction: floor(labellings / mirrored),
             floor_gate: floor(labellings),
-            plain,
         };
         if !(one.total > 0.0 && one.df > 0.0) {
             return None;
         }
-        let sum =
-            |rounds: &[Vec<f64>]| -> f64 { rounds.iter().flat_map(|row| &row[bases..]).sum() };
-        one.observed = one.statistic(sum(&one.plain));
-        one.shifted = sum(&one.shifted_rounds);
+        one.observed = one.statistic(sum(&plain));
         Some(one)
     }
 
@@ -155,16 +156,25 @@ impl Tested {
     /// |t| and the shifted sum under one random labelling.
     fn draw(&self, random: &mut SplitMix64) -> (f64, f64) {
         let (mut sum, mut shifted) = (0.0, 0.0);
+        let mut take = |(plain, after_shift): (f64, f64)| {
+            sum += plain;
+            shifted += after_shift;
+        };
+        let columns = self.columns;
+        let rounds = self.values.chunks_exact(columns);
+        if self.candidates == 1 {
+            rounds.for_each(|row| take(row[random.below(columns)]));
+            return (self.statistic(sum), shifted);
+        }
         let mut taken: Vec<usize> = Vec::with_capacity(self.candidates);
-        for (row, shifted_row) in self.plain.iter().zip(&self.shifted_rounds) {
+        for row in rounds {
             taken.clear();
             // Floyd's sampling without replacement, which needs no shuffled copy.
-            for upper in row.len() - self.candidates..row.len() {
+            for upper in columns - self.candidates..columns {
                 let drawn = random.below(upper + 1);
                 let at = if taken.contains(&drawn) { upper } else { drawn };
                 taken.push(at);
-                sum += row[at];
-                shifted += shifted_row[at];
+                take(row[at]);
             }
         }
         (self.statistic(sum), shifted)
