@@ -17,7 +17,7 @@ use bench_run::verdict::foresight::{Comparison, PlannedShape};
 use bench_run::verdict::rule::Rule;
 
 use trial::{rule, tau, trial};
-use world::{Noise, SIGMA, World};
+use world::{History, Noise, SIGMA, World};
 
 /// The bounds that a world breaks, without a change and exactly at the gate.
 fn broken(world: World, runs: u64, seed: u64) -> Vec<String> {
@@ -42,6 +42,21 @@ fn the_bounds_hold_where_cells_lend_each_other_their_noise() {
         let found = broken(World::still(noise, 12, 4), 60, 1000 * seed);
         assert_eq!(found, Vec::<String>::new());
     }
+}
+
+/// Copies that lie apart are noise that no round averages out: a history tells, and one that
+/// is too calm does no harm where they lie together.
+#[test]
+fn the_bounds_hold_with_a_history_of_the_host() {
+    for (seed, noise, history) in [
+        (5, Noise::Spikes, History::TooCalm),
+        (6, Noise::Apart, History::Honest),
+    ] {
+        let world = World::still(noise, 1, 5).remembered(history);
+        assert_eq!(broken(world, 300, 1000 * seed), Vec::<String>::new());
+    }
+    let forgotten = World::still(Noise::Apart, 1, 10).remembered(History::None);
+    assert!(!broken(forgotten, 300, 77).is_empty());
 }
 
 #[test]

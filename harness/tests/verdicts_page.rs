@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use bench_run::experiment::model::Better;
 use bench_run::report::words;
 use bench_run::verdict::decide::decide;
-use bench_run::verdict::rule::{ArmCopy, CellData, Moderation, NullCheck, Rule};
+use bench_run::verdict::rule::{ArmCopy, CellData, Moderation, NullCheck, Revision, Rule};
 
 const PAGE: &str = include_str!("../../docs/VERDICTS.md");
 
 fn rule() -> Rule {
     Rule {
+        revision: Revision::CURRENT,
         threshold_pct: 1.0,
         alpha: 0.05,
         min_rounds: 3,

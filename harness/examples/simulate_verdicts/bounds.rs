@@ -1,11 +1,11 @@
 //! What must hold, whatever the noise; docs/METHODOLOGY.md states it.
 
 use super::trial::{ALPHA, Seen};
-use super::world::{Noise, World};
+use super::world::{History, Noise, World};
 
 /// Intervals cover the truth this often: 95 % are promised; the guard against a noisier
 /// candidate makes them wider than that (docs/adr/0016).
-const COVERAGE: (f64, f64) = (0.94, 0.975);
+pub(crate) const COVERAGE: (f64, f64) = (0.94, 0.975);
 
 /// Under correlated noise this many false alarms, or the run is Invalid.
 const CORRELATED: f64 = 0.06;
@@ -28,11 +28,9 @@ pub(crate) fn broken_by_no_change(world: &World, seen: &Seen) -> Vec<String> {
         alarms.is_at_most(most),
         format!("{:.2} % of false alarms", 100.0 * alarms.value()),
     );
-    // Relabelling takes the runs of a round to be exchangeable, and those of a noisier
-    // candidate are not: this is what it cannot do.
     let relabelled = seen.any_relabelled;
     check(
-        world.noise == Noise::Unequal || relabelled.is_at_most(most),
+        !is_exchangeable(world) || relabelled.is_at_most(most),
         format!("{:.2} % differ by relabelling", 100.0 * relabelled.value()),
     );
     let covered = seen.covered;
@@ -52,7 +50,7 @@ pub(crate) fn broken_at_the_gate(world: &World, seen: &Seen) -> Vec<String> {
     ]
     .into_iter()
     .filter(|(share, what)| {
-        let excused = world.noise == Noise::Unequal && what.contains("relabelling");
+        let excused = !is_exchangeable(world) && what.contains("relabelling");
         !(excused || share.is_at_most(ALPHA))
     })
     .map(|(share, what)| {
@@ -62,9 +60,19 @@ pub(crate) fn broken_at_the_gate(world: &World, seen: &Seen) -> Vec<String> {
     .collect()
 }
 
+/// Relabelling takes the runs of a round to be exchangeable. Those of a noisier candidate are
+/// not, nor are copies that lie apart: this is what it cannot do.
+fn is_exchangeable(world: &World) -> bool {
+    !matches!(world.noise, Noise::Unequal | Noise::Apart)
+}
+
 fn place(world: &World) -> String {
+    let history = match world.history {
+        History::None => String::new(),
+        history => format!(", history {}", history.name()),
+    };
     format!(
-        "{}, {} cells, {} rounds",
+        "{}{history}, {} cells, {} rounds",
         world.noise.name(),
         world.cells,
         world.rounds

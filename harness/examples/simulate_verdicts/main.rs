@@ -14,6 +14,7 @@ mod page;
 mod plot;
 mod rivals;
 mod trial;
+mod variance;
 mod world;
 
 use std::path::PathBuf;
@@ -22,12 +23,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bench_run::stats::random::SplitMix64;
-use bench_run::verdict::rule::{Moderation, Rule};
+use bench_run::verdict::rule::{Moderation, Revision, Rule};
 use clap::Parser;
 
 use rivals::Rival;
 use trial::{Seen, Share, rule, tau, trial};
-use world::{Noise, World, session};
+use world::{History, Noise, World, session};
 
 /// Simulates the rule and writes the page.
 #[derive(Debug, Parser)]
@@ -35,7 +36,7 @@ struct Arguments {
     /// Folder to write into
     #[arg(long, default_value = "docs/calibration")]
     out: PathBuf,
-    /// Simulated runs per setting
+    /// Simulated runs per setting; ten times as many where a bound seems broken
     #[arg(long, default_value_t = 2000)]
     runs: u64,
     /// Seed of everything
@@ -58,7 +59,15 @@ struct Setting {
 /// Everything the page shows, in the order of its settings.
 struct Results {
     /// Every noise, number of cells and rounds: no change, and exactly at the gate.
-    levels: Vec<(World, Seen, Seen)>,
+    levels: Vec<Level>,
+    /// The same for machines with a history.
+    histories: Vec<Level>,
+    /// Levels that seemed to break a bound, once more with fresh runs.
+    again: Vec<Level>,
+    /// Revisions of the rule: no change, exactly at the gate, +2 %.
+    revisions: Vec<(&'static str, World, [Seen; 3])>,
+    /// What variance a comparison takes.
+    variances: Vec<variance::Row>,
     /// The everyday machine: +1 %, +2 %, +3 % in the first cell.
     power: Vec<(World, [Seen; 3])>,
     /// Limits of moderation: the name of the rule, the cells and rounds, no change, +2 %.
@@ -68,17 +77,19 @@ struct Results {
     rivals: Vec<(Rival, usize, [Share; 5])>,
 }
 
+/// A world: no change, and exactly at the gate.
+type Level = (World, Seen, Seen);
+
+/// Runs of a bound that seems broken, in units of the others'.
+const FRESH: u64 = 10;
+
 const CELLS: [usize; 3] = [1, 6, 20];
 const ROUNDS: [usize; 4] = [3, 5, 7, 10];
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let results = simulate(&arguments);
-    let mut broken = Vec::new();
-    for (world, unchanged, at_gate) in &results.levels {
-        broken.extend(bounds::broken_by_no_change(world, unchanged));
-        broken.extend(bounds::broken_at_the_gate(world, at_gate));
-    }
+    let broken: Vec<String> = results.again.iter().flat_map(broken).collect();
     let written = std::fs::create_dir_all(&arguments.out)
         .map_err(|error| error.to_string())
         .and_then(|()| plot::write(&arguments.out.join("simulated-power.svg"), &results))
@@ -98,6 +109,13 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(!broken.is_empty()))
 }
 
+/// The bounds that a level breaks.
+fn broken((world, unchanged, at_gate): &Level) -> Vec<String> {
+    let mut broken = bounds::broken_by_no_change(world, unchanged);
+    broken.extend(bounds::broken_at_the_gate(world, at_gate));
+    broken
+}
+
 fn simulate(arguments: &Arguments) -> Results {
     let mut settings = Vec::new();
     let mut add = |world: World, rule: Rule| settings.push(Setting { world, rule });
@@ -105,7 +123,8 @@ fn simulate(arguments: &Arguments) -> Results {
         .into_iter()
         .flat_map(|noise| sizes().map(move |(cells, rounds)| World::still(noise, cells, rounds)))
         .collect();
-    for world in &level_worlds {
+    let remembered = histories();
+    for world in level_worlds.iter().chain(&remembered) {
         add(*world, rule());
         add(world.changed(tau(), world.cells), rule());
     }
@@ -128,13 +147,24 @@ fn simulate(arguments: &Arguments) -> Results {
         add(*world, rule.clone());
         add(world.changed(0.02, 1), rule.clone());
     }
-    let mut seen = run_all(&settings, arguments).into_iter();
+    let revision_worlds = revisions();
+    for (_, world, rule) in &revision_worlds {
+        add(*world, rule.clone());
+        add(world.changed(tau(), world.cells), rule.clone());
+        add(world.changed(0.02, 1), rule.clone());
+    }
+    let mut seen = run_all(&settings, arguments.runs, arguments).into_iter();
     let mut next = || seen.next().unwrap_or_default();
+    let mut levels = |worlds: Vec<World>| -> Vec<Level> {
+        let worlds = worlds.into_iter();
+        worlds.map(|world| (world, next(), next())).collect()
+    };
+    let (levels, histories) = (levels(level_worlds), levels(remembered));
+    let again = again(levels.iter().chain(&histories), arguments);
     Results {
-        levels: level_worlds
-            .into_iter()
-            .map(|world| (world, next(), next()))
-            .collect(),
+        levels,
+        histories,
+        again,
         power: power_worlds
             .into_iter()
             .map(|world| (world, [next(), next(), next()]))
@@ -143,8 +173,84 @@ fn simulate(arguments: &Arguments) -> Results {
             .into_iter()
             .map(|(name, _, world)| (name, world, next(), next()))
             .collect(),
+        revisions: revision_worlds
+            .into_iter()
+            .map(|(name, world, _)| (name, world, [next(), next(), next()]))
+            .collect(),
+        variances: variance::rows(20 * arguments.runs, arguments.seed),
         rivals: rivals(arguments),
     }
+}
+
+/// The levels that seem to break a bound, with fresh runs: of so many statements some do by
+/// chance.
+fn again<'a>(levels: impl Iterator<Item = &'a Level>, arguments: &Arguments) -> Vec<Level> {
+    let worlds = levels.filter(|level| is_bound(&level.0) && !broken(level).is_empty());
+    let worlds: Vec<World> = worlds.map(|(world, ..)| *world).collect();
+    let settings: Vec<Setting> = worlds
+        .iter()
+        .flat_map(|world| [*world, world.changed(tau(), world.cells)])
+        .map(|world| Setting {
+            world,
+            rule: rule(),
+        })
+        .collect();
+    let fresh = Arguments {
+        seed: arguments.seed.wrapping_add(1),
+        out: arguments.out.clone(),
+        commit: arguments.commit.clone(),
+        ..*arguments
+    };
+    let mut seen = run_all(&settings, FRESH * arguments.runs, &fresh).into_iter();
+    let mut next = || seen.next().unwrap_or_default();
+    let worlds = worlds.into_iter();
+    worlds.map(|world| (world, next(), next())).collect()
+}
+
+/// Machines of which something is known; the last two are beyond what a rule can know.
+fn histories() -> Vec<World> {
+    let kinds = [
+        (Noise::Spikes, History::Honest),
+        (Noise::Spikes, History::TooCalm),
+        (Noise::Apart, History::Honest),
+        (Noise::Apart, History::TooCalm),
+        (Noise::Apart, History::None),
+    ];
+    let sizes = || {
+        [1, 6]
+            .into_iter()
+            .flat_map(|cells| [5, 10].map(|rounds| (cells, rounds)))
+    };
+    kinds
+        .into_iter()
+        .flat_map(|(noise, history)| {
+            sizes()
+                .map(move |(cells, rounds)| World::still(noise, cells, rounds).remembered(history))
+        })
+        .collect()
+}
+
+/// Whether the bounds are promised in a world: not where copies lie apart and nothing tells.
+fn is_bound(world: &World) -> bool {
+    world.noise != Noise::Apart || world.history == History::Honest
+}
+
+/// The rule as it was first and as it is, where they differ most.
+fn revisions() -> Vec<(&'static str, World, Rule)> {
+    let rules = [("first", Revision::First), ("second", Revision::Second)];
+    let worlds = [Noise::Spikes, Noise::Unequal]
+        .into_iter()
+        .flat_map(|noise| {
+            [(1, 3), (1, 5), (20, 3)].map(|(cells, rounds)| World::still(noise, cells, rounds))
+        });
+    worlds
+        .flat_map(|world| {
+            rules.map(|(name, revision)| {
+                let rule = Rule { revision, ..rule() };
+                (name, world, rule)
+            })
+        })
+        .collect()
 }
 
 fn sizes() -> impl Iterator<Item = (usize, usize)> {
@@ -176,7 +282,7 @@ fn limits() -> [(&'static str, Rule); 4] {
 }
 
 /// All settings, on some threads; a setting's stream depends on its number alone.
-fn run_all(settings: &[Setting], arguments: &Arguments) -> Vec<Seen> {
+fn run_all(settings: &[Setting], runs: u64, arguments: &Arguments) -> Vec<Seen> {
     let results = Mutex::new(vec![Seen::default(); settings.len()]);
     let number = AtomicUsize::new(0);
     let work = || {
@@ -188,7 +294,7 @@ fn run_all(settings: &[Setting], arguments: &Arguments) -> Vec<Seen> {
             };
             let Setting { world, rule } = &settings[index];
             let seed = arguments.seed.wrapping_add((index as u64) << 32);
-            let seen = trial(world, rule, arguments.runs, seed);
+            let seen = trial(world, rule, runs, seed);
             if let Ok(mut results) = results.lock() {
                 results[index] = seen;
             }

@@ -2,9 +2,11 @@
 
 use bench_run::stats::random::SplitMix64;
 use bench_run::verdict::decide::decide;
-use bench_run::verdict::rule::{Direction, Gate, Judgement, Moderation, NullCheck, Rule, Verdict};
+use bench_run::verdict::rule::{
+    Direction, Gate, Judgement, Moderation, NullCheck, Revision, Rule, Verdict,
+};
 
-use super::world::{World, run};
+use super::world::{METRIC, World, history, run};
 
 /// The gate in percent of a rate.
 pub(crate) const GATE_PCT: f64 = 1.0;
@@ -20,6 +22,7 @@ pub(crate) fn tau() -> f64 {
 /// What a new plan on a host without a history is sealed with.
 pub(crate) fn rule() -> Rule {
     Rule {
+        revision: Revision::CURRENT,
         threshold_pct: GATE_PCT,
         alpha: ALPHA,
         min_rounds: 3,
@@ -85,8 +88,11 @@ pub(crate) struct Seen {
 pub(crate) fn trial(world: &World, rule: &Rule, runs: u64, seed: u64) -> Seen {
     let mut random = SplitMix64::new(seed);
     let mut seen = Seen::default();
+    let mut rule = rule.clone();
     for _ in 0..runs {
-        let judged = decide(&run(world, &mut random), rule);
+        let known = history(world, &mut random);
+        rule.null_history.insert(METRIC.into(), known);
+        let judged = decide(&run(world, &mut random), &rule);
         seen.count(world, &judged);
     }
     seen

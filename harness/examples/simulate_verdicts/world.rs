@@ -2,17 +2,32 @@
 
 use bench_run::experiment::model::Better;
 use bench_run::plan::order;
+use bench_run::stats::null_calibration::NullContrast;
 use bench_run::stats::random::SplitMix64;
-use bench_run::verdict::rule::{ArmCopy, CellData};
+use bench_run::verdict::null_check::cell_noise;
+use bench_run::verdict::rule::{ArmCopy, CellData, Revision};
 
 /// Noise of one attempt, natural logarithm.
 pub(crate) const SIGMA: f64 = 0.006;
+
+/// The one metric.
+pub(crate) const METRIC: &str = "decode_tok_s";
 
 /// Drift from the first to the last attempt of a cell: ±2 %.
 const DRIFT: f64 = 0.04;
 
 /// Share of attempts with a spike, and its mean size.
 const SPIKES: (f64, f64) = (0.05, 0.02);
+
+/// How far copies of one program lie apart where they do, natural logarithm: what comes with
+/// the name of a folder or the layout of memory.
+const APART: f64 = 0.0025;
+
+/// Contrasts that earlier runs have left, at least.
+const HISTORY: usize = 20;
+
+/// In a history that is too calm, copies lay this much nearer than they do now.
+const CALMER: f64 = 0.5;
 
 /// What kind of noise a machine has. All drift by ±2 % over a cell's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,10 +44,34 @@ pub(crate) enum Noise {
     HeavyTails,
     /// The candidate has twice the base's noise.
     Unequal,
+    /// The everyday machine, on which every arm is a little faster or slower for the whole run.
+    Apart,
+}
+
+/// What earlier runs on the machine have left in the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum History {
+    /// Nothing.
+    None,
+    /// Runs of the same world.
+    Honest,
+    /// Runs in which copies lay nearer to each other than they do now.
+    TooCalm,
+}
+
+impl History {
+    /// For tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            History::None => "none",
+            History::Honest => "honest",
+            History::TooCalm => "too calm",
+        }
+    }
 }
 
 impl Noise {
-    /// Every kind, the everyday one first.
+    /// Every kind whose copies are alike, the everyday one first.
     pub(crate) const ALL: [Noise; 6] = [
         Noise::Spikes,
         Noise::Calm,
@@ -51,6 +90,7 @@ impl Noise {
             Noise::Bimodal => "two clock levels",
             Noise::HeavyTails => "heavy tails (t₃)",
             Noise::Unequal => "candidate twice as noisy",
+            Noise::Apart => "spikes, copies apart",
         }
     }
 }
@@ -65,6 +105,8 @@ pub(crate) struct World {
     pub(crate) effect: f64,
     /// It has this effect in so many cells, the first ones.
     pub(crate) hit: usize,
+    /// What is known of the machine.
+    pub(crate) history: History,
 }
 
 impl World {
@@ -76,7 +118,13 @@ impl World {
             rounds,
             effect: 0.0,
             hit: 0,
+            history: History::None,
         }
+    }
+
+    /// The same with a history.
+    pub(crate) fn remembered(self, history: History) -> Self {
+        Self { history, ..self }
     }
 
     /// The same with `effect` in the first `hit` cells.
@@ -103,6 +151,25 @@ pub(crate) fn run(world: &World, random: &mut SplitMix64) -> Vec<CellData> {
         .collect()
 }
 
+/// The contrasts between copies of the base that earlier runs of the same experiment left.
+pub(crate) fn history(world: &World, random: &mut SplitMix64) -> Vec<NullContrast> {
+    let factor = match world.history {
+        History::None => return Vec::new(),
+        History::Honest => 1.0,
+        History::TooCalm => CALMER,
+    };
+    let runs = HISTORY.div_ceil(world.cells);
+    let cells = (0..runs).flat_map(|_| run(&world.changed(0.0, 0), random));
+    cells
+        .filter_map(|data| cell_noise(&data, Revision::CURRENT))
+        .flat_map(|noise| noise.contrasts)
+        .map(|one| NullContrast {
+            t: factor * one.t,
+            ..one
+        })
+        .collect()
+}
+
 /// Cells differ in noise by a factor of about 1.35; a single cell has exactly [`SIGMA`].
 pub(crate) fn cell_sigma(cells: usize, random: &mut SplitMix64) -> f64 {
     let spread = if cells > 1 {
@@ -122,6 +189,10 @@ pub(crate) fn session(
     effects: &[f64],
     random: &mut SplitMix64,
 ) -> Vec<f64> {
+    let apart: Vec<f64> = match noise {
+        Noise::Apart => effects.iter().map(|_| APART * random.normal()).collect(),
+        _ => vec![0.0; effects.len()],
+    };
     let mut carried = random.normal();
     let mut slow_clock = random.unit() < 0.5;
     let length = arms.len() as f64;
@@ -131,10 +202,10 @@ pub(crate) fn session(
             let own = sigma * random.normal();
             let noise = match noise {
                 Noise::Calm => own,
-                Noise::Spikes if random.unit() < SPIKES.0 => {
+                Noise::Spikes | Noise::Apart if random.unit() < SPIKES.0 => {
                     own - SPIKES.1 * (1.0 - random.unit()).ln()
                 }
-                Noise::Spikes => own,
+                Noise::Spikes | Noise::Apart => own,
                 Noise::Correlated => {
                     // Innovations of 1 − ρ² keep the variance at σ².
                     carried = 0.5 * carried + 0.75_f64.sqrt() * own / sigma;
@@ -152,7 +223,7 @@ pub(crate) fn session(
                 Noise::Unequal if arm + 1 == effects.len() => 2.0 * own,
                 Noise::Unequal => own,
             };
-            noise + DRIFT * time as f64 / length + effects[arm]
+            noise + DRIFT * time as f64 / length + effects[arm] + apart[arm]
         })
         .collect()
 }
@@ -175,7 +246,7 @@ fn cell_data(cell: usize, order: &[Vec<usize>], balanced: bool, y: &[f64]) -> Ce
     }
     CellData {
         cell: format!("cell-{cell}"),
-        metric: "decode_tok_s".into(),
+        metric: METRIC.into(),
         better: Better::Higher,
         unit: "tok/s".into(),
         gated: true,

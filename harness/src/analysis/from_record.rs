@@ -3,14 +3,14 @@
 use crate::experiment::control::clock;
 use crate::experiment::model::{MIN_ROUNDS, Metric, OnUndecided};
 use crate::plan::looks::{Stage, level};
-use crate::record::format::{self, Attempt, Plan, PlannedArm};
+use crate::record::format::{self, Attempt, Plan, PlannedArm, RuleRevision};
 use crate::record::rounds::{self, CellRounds, OutOfStep};
 use crate::stats::null_calibration::NullContrast;
 use crate::verdict::control::withdraw;
 use crate::verdict::decide::Decision;
 use crate::verdict::rejections::{self, Rejections};
 use crate::verdict::rule::{
-    ArmCopy, CellData, Injected, Judgement, Moderation, NullCheck, Rule, Verdict,
+    ArmCopy, CellData, Injected, Judgement, Moderation, NullCheck, Revision, Rule, Verdict,
 };
 use crate::verdict::suite::suite;
 
@@ -25,6 +25,10 @@ pub fn rule(plan: &Plan) -> Rule {
     let noise = plan.noise.as_ref();
     let history = noise.iter().flat_map(|noise| &noise.null_history);
     Rule {
+        revision: match noise.map(|noise| noise.revision) {
+            Some(RuleRevision::Second) => Revision::Second,
+            Some(RuleRevision::First) | None => Revision::First,
+        },
         threshold_pct: verdict.threshold_pct,
         alpha: level(verdict.alpha, plan.stages().len()),
         min_rounds: MIN_ROUNDS,

@@ -2,6 +2,7 @@
 
 use indexmap::IndexMap;
 
+use super::from_record::rule;
 use super::looks;
 use super::model::Analysis;
 use crate::history::format::{PastCell, PastMetric, PastRun, SCHEMA, workload};
@@ -47,11 +48,17 @@ fn past_cell(
                     && judged.verdict != Verdict::Invalid
             })
     };
+    let revision = rule(plan).revision;
     let metrics: IndexMap<String, PastMetric> = analysis
         .data
         .iter()
         .filter(valid)
-        .filter_map(|data| Some((data.metric.clone(), past_metric(cell_noise(data)?))))
+        .filter_map(|data| {
+            Some((
+                data.metric.clone(),
+                past_metric(cell_noise(data, revision)?),
+            ))
+        })
         .collect();
     let rows: Vec<&Attempt> = attempts
         .iter()
@@ -114,9 +121,9 @@ mod tests {
         assert_eq!(cell.cell, "2048");
         assert!(cell.attempt_seconds > 0.0);
         let decode = &cell.metrics["decode_tok_s"];
-        // One null arm is one contrast; df = 5 rounds · 3 − 2 effects.
+        // One null arm is one contrast; df = 5 rounds · 3 − 2 effects − the drift over slots.
         assert_eq!(decode.contrasts.len(), 1);
-        assert!((decode.df - 13.0).abs() < 1e-12 && decode.sigma > 0.0);
+        assert!((decode.df - 12.0).abs() < 1e-12 && decode.sigma > 0.0);
     }
 
     #[test]

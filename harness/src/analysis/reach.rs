@@ -5,6 +5,7 @@ use crate::experiment::control::clock;
 use crate::experiment::model::Metric;
 use crate::history::known::{KnownCell, KnownNoise};
 use crate::record::format::{Plan, PlannedArm};
+use crate::stats::linear_model::SlotEffect;
 use crate::stats::null_calibration::inflation;
 use crate::verdict::decide::tau;
 use crate::verdict::foresight::{Comparison, GATEABLE, PlannedShape, WANTED};
@@ -214,9 +215,15 @@ fn comparison(
     };
     // A candidate's chance to pass does not depend on how many others there are.
     let mut comparison = Comparison::planned(shape, 0.0, tau, 1);
-    if plan.balanced {
-        comparison.growth.df_of_effects += whole(built.len().saturating_sub(1));
-    }
+    let rounds = plan.experiment.rounds as usize;
+    let slots = rule(plan)
+        .revision
+        .slot_effect(built.len(), rounds, plan.balanced);
+    comparison.growth.df_of_effects += match slots {
+        Some(SlotEffect::Each) => whole(built.len().saturating_sub(1)),
+        Some(SlotEffect::Slope) => 1,
+        None => 0,
+    };
     comparison
 }
 

@@ -1,6 +1,6 @@
 //! `bench-run run`: prepare, measure, decide, report.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context as _;

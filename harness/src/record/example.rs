@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 
 use super::format::{
     ArtifactKind, Attempt, GuardSummary, Host, NoiseRule, Outcome, Plan, PlannedArm,
-    PlannedArtifact, PlannedBuild, PlannedLibrary, SCHEMA, Usage,
+    PlannedArtifact, PlannedBuild, PlannedLibrary, RuleRevision, SCHEMA, Usage,
 };
 use super::store::{RecordDir, create, seal};
 use super::writer::Writer;
@@ -86,6 +86,7 @@ pub(crate) fn plan() -> Plan {
             check_from_contrasts: 10,
             largest_inflation: 2.0,
             unequal_noise: true,
+            revision: RuleRevision::Second,
             null_history: IndexMap::new(),
         }),
         warnings: vec![],

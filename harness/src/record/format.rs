@@ -85,10 +85,46 @@ pub struct NoiseRule {
     /// Whether a candidate that scatters more than copies of the base has its noise widened.
     #[serde(default)]
     pub unequal_noise: bool,
+    /// Which revision of the whole rule; a plan without it has the first.
+    #[serde(default)]
+    pub revision: RuleRevision,
     /// Contrasts of earlier runs of the base's program on this host, by metric, the
     /// oldest first. Frozen here, so that the record alone gives the verdict.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub null_history: IndexMap<String, Vec<NullContrast>>,
+}
+
+/// A revision of the rule, a number in the plan. A reader that does not know it must not judge
+/// by another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub enum RuleRevision {
+    /// As it was before revisions were numbered.
+    #[default]
+    First,
+    /// docs/adr/0030.
+    Second,
+}
+
+impl TryFrom<u32> for RuleRevision {
+    type Error = String;
+
+    fn try_from(number: u32) -> Result<Self, String> {
+        match number {
+            1 => Ok(RuleRevision::First),
+            2 => Ok(RuleRevision::Second),
+            got => Err(format!("expected revision 1 or 2 of the rule, got {got}")),
+        }
+    }
+}
+
+impl From<RuleRevision> for u32 {
+    fn from(revision: RuleRevision) -> u32 {
+        match revision {
+            RuleRevision::First => 1,
+            RuleRevision::Second => 2,
+        }
+    }
 }
 
 /// A contrast between copies of one program; its true value is 0.

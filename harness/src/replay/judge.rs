@@ -13,7 +13,7 @@ use crate::analysis::model::Analysis;
 use crate::experiment::model::{MIN_ROUNDS, OnUndecided};
 use crate::verdict::decide::decide;
 use crate::verdict::named_rule::{self, NamedVerdict};
-use crate::verdict::rule::{Moderation, NullCheck, Rule};
+use crate::verdict::rule::{Moderation, NullCheck, Revision, Rule};
 use crate::verdict::suite::suite;
 
 /// The whole answer about a session that was measured elsewhere.
@@ -37,6 +37,7 @@ fn rule(mapping: &Mapping) -> Rule {
         threshold_pct: mapping.verdict.threshold_pct,
         alpha: mapping.verdict.alpha,
         min_rounds: MIN_ROUNDS,
+        revision: Revision::CURRENT,
         moderation: Some(Moderation::DEFAULT),
         null_check: Some(NullCheck::DEFAULT),
         unequal_noise: true,

@@ -2,12 +2,14 @@
 
 use serde::Serialize;
 
+use crate::analysis::from_record::rule;
 use crate::analysis::model::Analysis;
 use crate::experiment::model::{Experiment, GuardKind, OnUndecided, Rusage};
 use crate::plan::looks::level;
 use crate::record::format::Plan;
 use crate::record::reader::Record;
 use crate::record::sessions::KIND;
+use crate::stats::linear_model::SlotEffect;
 use crate::unit;
 use crate::verdict::rule::NoiseModel;
 
@@ -99,10 +101,14 @@ pub(crate) fn command(plan: &Plan) -> String {
 
 fn order_step(record: &Record) -> String {
     let plan = &record.plan;
-    let slots = if plan.balanced {
-        "the order is a complete balanced square, so slot effects are part of the model"
-    } else {
-        "the order is not a complete square, so slot effects are not part of the model"
+    let arms = plan.arms.iter().filter(|arm| arm.build.is_some()).count();
+    let rounds = plan.experiment.rounds as usize;
+    let slots = match rule(plan).revision.slot_effect(arms, rounds, plan.balanced) {
+        Some(SlotEffect::Each) => {
+            "the order is a complete balanced square, so slot effects are part of the model"
+        }
+        Some(SlotEffect::Slope) => "a drift over the slots of a round is part of the model",
+        None => "the order is not a complete square, so slot effects are not part of the model",
     };
     format!(
         "{}{} of {} attempts per cell, every arm and null arm once a round, interleaved in a seeded \
@@ -113,7 +119,7 @@ fn order_step(record: &Record) -> String {
             ""
         },
         counted(plan.experiment.rounds as usize, "round"),
-        plan.arms.iter().filter(|arm| arm.build.is_some()).count(),
+        arms,
         plan.experiment.seed,
     )
 }

@@ -23,7 +23,7 @@ use crate::experiment::model::{
 };
 use crate::hash::sha256_hex;
 use crate::plan::order;
-use crate::record::format::{NoiseRule, Plan, PlannedArm, PlannedBuild, SCHEMA};
+use crate::record::format::{NoiseRule, Plan, PlannedArm, PlannedBuild, RuleRevision, SCHEMA};
 use crate::source::cache_root::CacheRoot;
 use crate::verdict::rule::{Moderation, NullCheck};
 
@@ -197,6 +197,7 @@ fn noise_rule() -> NoiseRule {
         check_from_contrasts: check.from_contrasts,
         largest_inflation: check.limit,
         unequal_noise: true,
+        revision: RuleRevision::Second,
         null_history: IndexMap::new(),
     }
 }

@@ -74,8 +74,26 @@ pub enum ModelError {
 pub struct Layout<'a> {
     /// `treatments[a]` of column `a`: 0, 1, … without gaps.
     pub treatments: &'a [usize],
-    /// `slots[r][a]`, 0-based, when slot effects enter the model.
-    pub slots: Option<&'a [Vec<usize>]>,
+    /// Where in its round each value was measured, when that enters the model.
+    pub slots: Option<Slots<'a>>,
+}
+
+/// Positions within rounds.
+#[derive(Debug, Clone, Copy)]
+pub struct Slots<'a> {
+    /// `places[r][a]`, 0-based.
+    pub places: &'a [Vec<usize>],
+    /// What they do.
+    pub effect: SlotEffect,
+}
+
+/// What the position in a round does to a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotEffect {
+    /// Every slot has an effect of its own.
+    Each,
+    /// One slope over all slots: a machine that drifts with time.
+    Slope,
 }
 
 /// A fitted model.
@@ -89,6 +107,7 @@ pub struct Fit {
     pub rounding: f64,
     coefficients: DVector<f64>,
     triangle: DMatrix<f64>,
+    basis: DMatrix<f64>,
     residuals: DVector<f64>,
     columns: usize,
 }
@@ -117,7 +136,7 @@ pub fn fit(y: &[Vec<f64>], layout: Layout<'_>) -> Result<Fit, ModelError> {
     if observations < parameters {
         return Err(ModelError::RankDeficient { parameters });
     }
-    let (triangle, coefficients) =
+    let (basis, triangle, coefficients) =
         least_squares(&design, &values, y.len()).ok_or(ModelError::RankDeficient { parameters })?;
     if observations == parameters {
         return Err(ModelError::NoResidual {
@@ -140,28 +159,31 @@ pub fn fit(y: &[Vec<f64>], layout: Layout<'_>) -> Result<Fit, ModelError> {
         rounding,
         coefficients,
         triangle,
+        basis,
         residuals,
         columns: layout.treatments.len(),
     })
 }
 
-/// R of the design's QR decomposition and the effects; `None` when the design cannot
+/// Q and R of the design's decomposition, and the effects; `None` when the design cannot
 /// tell its effects apart.
 fn least_squares(
     design: &DMatrix<f64>,
     values: &DVector<f64>,
     rounds: usize,
-) -> Option<(DMatrix<f64>, DVector<f64>)> {
+) -> Option<(DMatrix<f64>, DMatrix<f64>, DVector<f64>)> {
     if design.ncols() == 0 {
-        return Some((DMatrix::zeros(0, 0), DVector::zeros(0)));
+        let nothing = DMatrix::zeros(design.nrows(), 0);
+        return Some((nothing, DMatrix::zeros(0, 0), DVector::zeros(0)));
     }
     let qr = design.clone().qr();
     let triangle = qr.r();
     if triangle.diagonal().abs().min() <= RANK_TOLERANCE * count(rounds).sqrt() {
         return None;
     }
-    let coefficients = triangle.solve_upper_triangular(&(qr.q().transpose() * values))?;
-    Some((triangle, coefficients))
+    let basis = qr.q();
+    let coefficients = triangle.solve_upper_triangular(&(basis.transpose() * values))?;
+    Some((basis, triangle, coefficients))
 }
 
 impl Fit {
@@ -170,6 +192,20 @@ impl Fit {
     pub fn residual(&self, round: usize, column: usize) -> f64 {
         let at = round * self.columns + column;
         self.residuals.get(at).copied().unwrap_or(0.0)
+    }
+
+    /// Degrees of freedom that the model leaves of one contrast within rounds: what the sum
+    /// over rounds of (Σ weight · residual)² is expected to be, in units of the variance.
+    /// `weights` is one per column; they sum to 0, and their squares to 1.
+    #[must_use]
+    pub fn df_of(&self, weights: &[f64]) -> f64 {
+        let weights = DVector::from_column_slice(weights);
+        let rounds = self.residuals.len() / self.columns.max(1);
+        let explained = |round: usize| {
+            let rows = self.basis.rows(round * self.columns, self.columns);
+            rows.tr_mul(&weights).norm_squared()
+        };
+        count(rounds) - (0..rounds).map(explained).sum::<f64>()
     }
 
     /// Effect of treatment `second` minus effect of treatment `first`.
@@ -209,24 +245,22 @@ impl Fit {
     }
 }
 
-/// True when every column stands in every slot equally often, so that slot
-/// effects can be told from treatments.
+/// By how much the appearances of a column in a slot differ at most: 0 where every column stands
+/// in every slot equally often, so that slot effects can be told from treatments. `None` for what
+/// is no order of so many arms.
 #[must_use]
-pub fn slots_balanced(slots: &[Vec<usize>], arms: usize) -> bool {
+pub fn slot_spread(slots: &[Vec<usize>], arms: usize) -> Option<usize> {
     let mut counts = vec![vec![0_usize; arms]; arms];
     for round in slots {
         if round.len() != arms {
-            return false;
+            return None;
         }
         for (arm, &slot) in round.iter().enumerate() {
-            match counts[arm].get_mut(slot) {
-                Some(count) => *count += 1,
-                None => return false,
-            }
+            *counts[arm].get_mut(slot)? += 1;
         }
     }
-    let first = counts.first().and_then(|row| row.first()).copied();
-    first.is_some_and(|first| first > 0 && counts.iter().flatten().all(|&n| n == first))
+    let counts = || counts.iter().flatten();
+    Some(counts().max()? - counts().min()?)
 }
 
 fn check(y: &[Vec<f64>], layout: Layout<'_>) -> Result<(), ModelError> {
@@ -242,7 +276,7 @@ fn check(y: &[Vec<f64>], layout: Layout<'_>) -> Result<(), ModelError> {
         let round = index + 1;
         let slots = layout
             .slots
-            .map_or(arms, |slots| slots.get(index).map_or(0, Vec::len));
+            .map_or(arms, |slots| slots.places.get(index).map_or(0, Vec::len));
         for got in [row.len(), slots] {
             if got != arms {
                 return Err(ModelError::Shape {
@@ -259,13 +293,14 @@ fn check(y: &[Vec<f64>], layout: Layout<'_>) -> Result<(), ModelError> {
     Ok(())
 }
 
-/// Columns, one per treatment but the first and one per slot but the first, and the
-/// values; each round's mean is taken out of all of them.
+/// Columns, one per treatment but the first and one per slot but the first or one for their
+/// slope, and the values; each round's mean is taken out of all of them.
 fn without_round_means(y: &[Vec<f64>], layout: Layout<'_>) -> (DMatrix<f64>, DVector<f64>) {
     let arms = layout.treatments.len();
     let effects_of_treatments = layout.treatments.iter().max().copied().unwrap_or(0);
-    let effects_of_slots = layout.slots.map_or(0, |slots| {
-        slots.iter().flatten().max().copied().unwrap_or(0)
+    let effects_of_slots = layout.slots.map_or(0, |slots| match slots.effect {
+        SlotEffect::Each => slots.places.iter().flatten().max().copied().unwrap_or(0),
+        SlotEffect::Slope => 1,
     });
     let mut design = DMatrix::zeros(y.len() * arms, effects_of_treatments + effects_of_slots);
     let mut values = DVector::from_iterator(y.len() * arms, y.iter().flatten().copied());
@@ -275,9 +310,11 @@ fn without_round_means(y: &[Vec<f64>], layout: Layout<'_>) -> (DMatrix<f64>, DVe
             if treatment > 0 {
                 design[(row, treatment - 1)] = 1.0;
             }
-            let slot = layout.slots.map_or(0, |slots| slots[round][arm]);
-            if slot > 0 {
-                design[(row, effects_of_treatments + slot - 1)] = 1.0;
+            let Some(slots) = layout.slots else { continue };
+            match (slots.effect, slots.places[round][arm]) {
+                (SlotEffect::Each, 0) => {}
+                (SlotEffect::Each, slot) => design[(row, effects_of_treatments + slot - 1)] = 1.0,
+                (SlotEffect::Slope, slot) => design[(row, effects_of_treatments)] = count(slot),
             }
         }
         let mut of_round = values.rows_mut(round * arms, arms);
@@ -292,292 +329,4 @@ fn without_round_means(y: &[Vec<f64>], layout: Layout<'_>) -> (DMatrix<f64>, DVe
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::super::random::SplitMix64;
-    use super::*;
-
-    fn noise(rounds: usize, arms: usize, seed: u64) -> Vec<Vec<f64>> {
-        let mut random = SplitMix64::new(seed);
-        (0..rounds)
-            .map(|_| (0..arms).map(|_| random.normal()).collect())
-            .collect()
-    }
-
-    /// The slow twin for two treatments without slots: subtract each round's
-    /// mean, then compare group means, by hand.
-    fn by_hand(y: &[Vec<f64>], treatments: &[usize]) -> (f64, f64, f64) {
-        let (rounds, arms) = (y.len() as f64, treatments.len() as f64);
-        let group = |wanted: usize| -> f64 {
-            let columns: Vec<usize> = (0..treatments.len())
-                .filter(|&a| treatments[a] == wanted)
-                .collect();
-            y.iter()
-                .flat_map(|row| columns.iter().map(|&a| row[a]))
-                .sum::<f64>()
-                / (rounds * columns.len() as f64)
-        };
-        let delta = group(1) - group(0);
-        let k = treatments.iter().filter(|&&t| t == 0).count() as f64;
-        let m = arms - k;
-        let mut rss = 0.0;
-        for row in y {
-            let mean = row.iter().sum::<f64>() / arms;
-            for (value, &t) in row.iter().zip(treatments) {
-                let effect = if t == 1 { delta * k } else { -delta * m } / arms;
-                rss += (value - mean - effect).powi(2);
-            }
-        }
-        let df = rounds * (arms - 1.0) - 1.0;
-        let se = (rss / df * (1.0 / k + 1.0 / m) / rounds).sqrt();
-        (delta, se, df)
-    }
-
-    /// The slow twin for any design: one column per round, one per treatment and per
-    /// slot but the first. Estimate of treatment `second` against the first, its
-    /// unscaled variance, residual variance, degrees of freedom.
-    fn with_round_columns(y: &[Vec<f64>], layout: Layout<'_>, second: usize) -> [f64; 4] {
-        let (rounds, arms) = (y.len(), layout.treatments.len());
-        let treatments = layout.treatments.iter().max().unwrap() + 1;
-        let slots = layout.slots.map_or(1, |_| arms);
-        let mut design = DMatrix::zeros(rounds * arms, rounds + treatments - 1 + slots - 1);
-        for round in 0..rounds {
-            for (arm, &treatment) in layout.treatments.iter().enumerate() {
-                let row = round * arms + arm;
-                design[(row, round)] = 1.0;
-                if treatment > 0 {
-                    design[(row, rounds + treatment - 1)] = 1.0;
-                }
-                let slot = layout.slots.map_or(0, |slots| slots[round][arm]);
-                if slot > 0 {
-                    design[(row, rounds + treatments - 1 + slot - 1)] = 1.0;
-                }
-            }
-        }
-        let values = DVector::from_iterator(rounds * arms, y.iter().flatten().copied());
-        let inverse = (design.transpose() * &design).try_inverse().unwrap();
-        let coefficients = &inverse * design.transpose() * &values;
-        let residuals = &values - &design * &coefficients;
-        let df = (design.nrows() - design.ncols()) as f64;
-        let at = rounds + second - 1;
-        [
-            coefficients[at],
-            inverse[(at, at)],
-            residuals.norm_squared() / df,
-            df,
-        ]
-    }
-
-    #[test]
-    fn taking_the_rounds_out_changes_nothing() {
-        for (seed, treatments) in [(1, vec![0, 1, 2]), (2, vec![0, 0, 1, 2]), (3, vec![0, 1])] {
-            let arms = treatments.len();
-            let slots: Vec<Vec<usize>> = (0..2 * arms)
-                .map(|round| (0..arms).map(|arm| (arm + round) % arms).collect())
-                .collect();
-            let y = noise(2 * arms, arms, seed);
-            for slots in [None, Some(slots.as_slice())] {
-                let layout = Layout {
-                    treatments: &treatments,
-                    slots,
-                };
-                let fitted = fit(&y, layout).unwrap();
-                let last = *treatments.last().unwrap();
-                let contrast = fitted.contrast(0, last).unwrap();
-                let got = [
-                    contrast.estimate,
-                    contrast.unscaled_variance,
-                    fitted.variance,
-                    fitted.df as f64,
-                ];
-                for (got, want) in got.into_iter().zip(with_round_columns(&y, layout, last)) {
-                    assert!((got - want).abs() < 1e-12, "{treatments:?}: {got} {want}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn one_treatment_alone_leaves_the_noise_within_rounds() {
-        let layout = Layout {
-            treatments: &[0, 0],
-            slots: None,
-        };
-        let fitted = fit(&[vec![1.0, 3.0], vec![7.0, 5.0]], layout).unwrap();
-        // Each round leaves ±1 twice, over two degrees of freedom.
-        assert!((fitted.variance - 2.0).abs() < 1e-12);
-        assert_eq!((fitted.df, fitted.contrast(0, 1)), (2, None));
-    }
-
-    #[test]
-    fn two_treatments_follow_the_closed_form() {
-        for (k, m) in [(1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (4, 3)] {
-            for rounds in [3, 5, 10] {
-                let treatments: Vec<usize> = (0..k + m).map(|a| usize::from(a >= k)).collect();
-                let y = noise(rounds, k + m, (k * 100 + m * 10 + rounds) as u64);
-                let layout = Layout {
-                    treatments: &treatments,
-                    slots: None,
-                };
-                let fitted = fit(&y, layout).unwrap();
-                let contrast = fitted.contrast(0, 1).unwrap();
-                let (delta, se, df) = by_hand(&y, &treatments);
-                assert!((contrast.estimate - delta).abs() < 1e-12);
-                assert!((contrast.standard_error - se).abs() < 1e-12);
-                assert!((fitted.df as f64 - df).abs() < 1e-12);
-            }
-        }
-    }
-
-    #[test]
-    fn every_further_treatment_costs_one_degree_of_freedom() {
-        let treatments = [0, 0, 1, 2, 2];
-        let y = noise(6, 5, 3);
-        let fitted = fit(
-            &y,
-            Layout {
-                treatments: &treatments,
-                slots: None,
-            },
-        )
-        .unwrap();
-        assert_eq!(fitted.df, 6 * 4 - 2);
-        // 1/k + 1/m over R, for k = 2 copies of base, m = 2 of treatment 2.
-        let contrast = fitted.contrast(0, 2).unwrap();
-        assert!((contrast.unscaled_variance - 1.0 / 6.0).abs() < 1e-12);
-        // Treatments 1 and 2 against each other: (1 + 1/2)/R.
-        let contrast = fitted.contrast(1, 2).unwrap();
-        assert!((contrast.unscaled_variance - 0.25).abs() < 1e-12);
-    }
-
-    #[test]
-    fn slot_effects_of_a_balanced_square_are_taken_out() {
-        let slots = vec![vec![0, 1, 2], vec![2, 0, 1], vec![1, 2, 0]];
-        let slots: Vec<Vec<usize>> = slots.iter().chain(&slots).cloned().collect();
-        let mut y = noise(6, 3, 9);
-        let treatments = [0, 0, 1];
-        let plain = fit(
-            &y,
-            Layout {
-                treatments: &treatments,
-                slots: Some(&slots),
-            },
-        )
-        .unwrap();
-        for (row, places) in y.iter_mut().zip(&slots) {
-            for (value, &slot) in row.iter_mut().zip(places) {
-                *value += [0.0, 5.0, -3.0][slot];
-            }
-        }
-        let shifted = fit(
-            &y,
-            Layout {
-                treatments: &treatments,
-                slots: Some(&slots),
-            },
-        )
-        .unwrap();
-        let (a, b) = (
-            plain.contrast(0, 1).unwrap(),
-            shifted.contrast(0, 1).unwrap(),
-        );
-        assert!((a.estimate - b.estimate).abs() < 1e-12);
-        assert!((a.standard_error - b.standard_error).abs() < 1e-12);
-        // 18 values, 6 rounds, 1 treatment effect, 2 slot effects.
-        assert_eq!(shifted.df, 18 - 9);
-        assert!((b.unscaled_variance - 1.5 / 6.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn a_design_that_cannot_tell_its_effects_apart_is_an_error() {
-        // The candidate always runs last: slot 1 is treatment 1.
-        let slots = vec![vec![0, 1]; 5];
-        let y = noise(5, 2, 1);
-        let layout = Layout {
-            treatments: &[0, 1],
-            slots: Some(&slots),
-        };
-        assert_eq!(
-            fit(&y, layout).unwrap_err(),
-            ModelError::RankDeficient { parameters: 7 }
-        );
-        let alone = Layout {
-            treatments: &[0, 1],
-            slots: None,
-        };
-        assert_eq!(
-            fit(&y[..1], alone).unwrap_err(),
-            ModelError::NoResidual {
-                observations: 2,
-                parameters: 2
-            }
-        );
-    }
-
-    #[test]
-    fn data_of_the_wrong_shape_is_an_error() {
-        let layout = Layout {
-            treatments: &[0, 1],
-            slots: None,
-        };
-        assert!(matches!(fit(&[], layout), Err(ModelError::Shape { .. })));
-        let ragged = [vec![1.0, 2.0], vec![1.0]];
-        assert_eq!(
-            fit(&ragged, layout).unwrap_err().to_string(),
-            "expected 2 values in round 2, got 1"
-        );
-        let infinite = [vec![1.0, f64::INFINITY], vec![1.0, 2.0]];
-        assert_eq!(
-            fit(&infinite, layout).unwrap_err(),
-            ModelError::NotFinite {
-                round: 1,
-                column: 1
-            }
-        );
-    }
-
-    #[test]
-    fn values_without_noise_have_a_variance_of_exactly_zero() {
-        let layout = Layout {
-            treatments: &[0, 0, 1],
-            slots: None,
-        };
-        let different = vec![vec![0.0, 0.0, (1.1_f64).ln()]; 5];
-        let fitted = fit(&different, layout).unwrap();
-        let contrast = fitted.contrast(0, 1).unwrap();
-        assert!(fitted.variance.abs() < f64::MIN_POSITIVE);
-        assert!((contrast.estimate - (1.1_f64).ln()).abs() < 1e-14);
-        assert!(contrast.standard_error.abs() < f64::MIN_POSITIVE);
-        // Rounds may differ by anything: that is no noise of the comparison.
-        let drifting: Vec<Vec<f64>> = (0..5).map(|r| vec![f64::from(r).ln_1p(); 3]).collect();
-        let contrast = fit(&drifting, layout).unwrap().contrast(0, 1).unwrap();
-        assert!(contrast.estimate.abs() < f64::MIN_POSITIVE);
-        assert!(contrast.standard_error.abs() < f64::MIN_POSITIVE);
-    }
-
-    #[test]
-    fn a_balanced_order_has_every_arm_in_every_slot_equally_often() {
-        let square = vec![vec![0, 1], vec![1, 0]];
-        assert!(slots_balanced(&square, 2));
-        assert!(!slots_balanced(&square[..1], 2));
-        assert!(!slots_balanced(&[], 2));
-        assert!(!slots_balanced(&[vec![0, 5]], 2));
-    }
-
-    proptest! {
-        #[test]
-        fn adding_to_a_round_changes_nothing(
-            seed in 0..1000_u64, rounds in 3..7_usize, shift in -9.0..9.0_f64,
-        ) {
-            let treatments = [0, 1, 0, 2];
-            let layout = Layout { treatments: &treatments, slots: None };
-            let mut y = noise(rounds, 4, seed);
-            let before = fit(&y, layout).unwrap().contrast(0, 2).unwrap();
-            y[1].iter_mut().for_each(|value| *value += shift);
-            let after = fit(&y, layout).unwrap().contrast(0, 2).unwrap();
-            prop_assert!((before.estimate - after.estimate).abs() < 1e-10);
-            prop_assert!((before.standard_error - after.standard_error).abs() < 1e-10);
-        }
-    }
-}
+mod tests;

@@ -2,9 +2,9 @@
 //! model: logarithms with the sign turned so that larger is slower, without the
 //! treatments that cannot be judged.
 
-use super::rule::CellData;
+use super::rule::{CellData, Revision};
 use crate::experiment::model::Better;
-use crate::stats::linear_model::slots_balanced;
+use crate::stats::linear_model::{Layout, SlotEffect, Slots, slot_spread};
 use crate::stats::log_ratio::log_ratio;
 
 /// The part of a cell that can be modelled.
@@ -16,11 +16,33 @@ pub(super) struct Columns {
     pub(super) treatments: Vec<usize>,
     /// `y[r][c]`, natural logarithm, larger is slower.
     pub(super) y: Vec<Vec<f64>>,
-    /// `slots[r][c]`, where slot effects can be told from treatments.
-    pub(super) slots: Option<Vec<Vec<usize>>>,
+    /// `slots[r][c]` and what they do, where that can be told from treatments.
+    slots: Option<(Vec<Vec<usize>>, SlotEffect)>,
 }
 
 impl Columns {
+    /// The model of these columns.
+    pub(super) fn layout(&self) -> Layout<'_> {
+        self.layout_with(&self.treatments)
+    }
+
+    /// The same with other treatments than those of the arms.
+    pub(super) fn layout_with<'a>(&'a self, treatments: &'a [usize]) -> Layout<'a> {
+        let slots = self.slots.as_ref();
+        Layout {
+            treatments,
+            slots: slots.map(|(places, effect)| Slots {
+                places,
+                effect: *effect,
+            }),
+        }
+    }
+
+    /// Whether every slot has an effect of its own.
+    pub(super) fn has_slot_effects(&self) -> bool {
+        matches!(self.slots, Some((_, SlotEffect::Each)))
+    }
+
     /// The column of an arm, if it can be judged.
     pub(super) fn of(&self, arm: usize) -> Option<usize> {
         self.arms.iter().position(|&other| other == arm)
@@ -60,7 +82,10 @@ impl Fault {
 ///
 /// # Errors
 /// One line that says why nothing in this cell can be judged.
-pub(super) fn columns(data: &CellData) -> Result<(Columns, Vec<Fault>), String> {
+pub(super) fn columns(
+    data: &CellData,
+    revision: Revision,
+) -> Result<(Columns, Vec<Fault>), String> {
     check_shape(data)?;
     let base = &data.arms[data.base];
     let mut faults: Vec<Fault> = Vec::new();
@@ -107,7 +132,7 @@ pub(super) fn columns(data: &CellData) -> Result<(Columns, Vec<Fault>), String> 
     let columns = Columns {
         treatments: without_gaps(data, &arms),
         y: logarithms(data, &arms, all_zero),
-        slots: usable_slots(data, &arms),
+        slots: usable_slots(data, &arms, revision),
         arms,
     };
     Ok((columns, faults))
@@ -194,11 +219,18 @@ fn logarithms(data: &CellData, arms: &[usize], all_zero: bool) -> Vec<Vec<f64>> 
         .collect()
 }
 
-/// Slot effects enter only a complete balanced square that lost no column.
-fn usable_slots(data: &CellData, arms: &[usize]) -> Option<Vec<Vec<usize>>> {
-    let complete = data.balanced
-        && arms.len() == data.arms.len()
-        && data.slots.len() == data.rounds.len()
-        && slots_balanced(&data.slots, arms.len());
-    complete.then(|| data.slots.clone())
+/// Slots enter an order that lost no column: each by itself in complete balanced squares, their
+/// slope where arms stand in every slot equally often to within one.
+fn usable_slots(
+    data: &CellData,
+    arms: &[usize],
+    revision: Revision,
+) -> Option<(Vec<Vec<usize>>, SlotEffect)> {
+    if arms.len() != data.arms.len() || data.slots.len() != data.rounds.len() {
+        return None;
+    }
+    let spread = slot_spread(&data.slots, arms.len())?;
+    let balanced = data.balanced && spread == 0;
+    let effect = revision.slot_effect(arms.len(), data.rounds.len(), balanced)?;
+    (spread <= 1).then(|| (data.slots.clone(), effect))
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::rule::{ArmCopy, CellData, Rule};
+use super::rule::{ArmCopy, CellData, Revision, Rule};
 use crate::experiment::model::Better;
 
 pub(super) const RULE: Rule = Rule {
+    revision: Revision::CURRENT,
     threshold_pct: 1.0,
     alpha: 0.05,
     min_rounds: 3,

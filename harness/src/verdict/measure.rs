@@ -9,7 +9,7 @@ use super::noise::{self, Noise, Part};
 use super::rule::{CellData, Estimate, NoiseModel, NullBand, OtherEstimators, Rule};
 use super::unequal::Unequal;
 use crate::stats::count::count;
-use crate::stats::linear_model::{Fit, Layout, fit};
+use crate::stats::linear_model::{Fit, fit};
 use crate::stats::mde::Growth;
 use crate::stats::randomisation::Exchange;
 use crate::stats::student::{two_sided_p, upper_quantile};
@@ -76,7 +76,8 @@ pub(super) fn measure<'a>(cells: &'a [CellData], rule: &Rule) -> Vec<Candidate<'
     cells
         .iter()
         .zip(&models)
-        .flat_map(|(data, model)| measure_cell(data, model, &unequal, rule))
+        .enumerate()
+        .flat_map(|(cell, (data, model))| measure_cell(data, model, (&unequal, cell), rule))
         .collect()
 }
 
@@ -84,7 +85,7 @@ pub(super) fn measure<'a>(cells: &'a [CellData], rule: &Rule) -> Vec<Candidate<'
 fn measure_cell<'a>(
     data: &'a CellData,
     model: &Result<Model, String>,
-    unequal: &Unequal<'_>,
+    unequal: (&Unequal<'_>, usize),
     rule: &Rule,
 ) -> Vec<Candidate<'a>> {
     (0..data.arms.len())
@@ -138,7 +139,7 @@ pub(super) struct Model {
     pub(super) columns: Columns,
     faults: Vec<Fault>,
     pub(super) fit: Fit,
-    noise: Noise,
+    pub(super) noise: Noise,
     tau: f64,
 }
 
@@ -155,7 +156,7 @@ fn model_cell(data: &CellData, rule: &Rule) -> Result<Model, String> {
             rule.threshold_pct
         )
     })?;
-    let (columns, faults) = columns(data)?;
+    let (columns, faults) = columns(data, rule.revision)?;
     let rounds = data.rounds.len();
     let needed = usize::try_from(rule.min_rounds).unwrap_or(usize::MAX);
     if rounds < needed {
@@ -163,11 +164,7 @@ fn model_cell(data: &CellData, rule: &Rule) -> Result<Model, String> {
             "only {rounds} complete rounds, at least {needed} are needed"
         ));
     }
-    let layout = Layout {
-        treatments: &columns.treatments,
-        slots: columns.slots.as_deref(),
-    };
-    let fit = fit(&columns.y, layout).map_err(|error| error.to_string())?;
+    let fit = fit(&columns.y, columns.layout()).map_err(|error| error.to_string())?;
     Ok(Model {
         columns,
         faults,
@@ -180,7 +177,7 @@ fn model_cell(data: &CellData, rule: &Rule) -> Result<Model, String> {
 fn compare(
     data: &CellData,
     candidate: usize,
-    (model, unequal): (&Model, &Unequal<'_>),
+    (model, (unequal, cell)): (&Model, (&Unequal<'_>, usize)),
     rule: &Rule,
 ) -> Result<Measured, String> {
     let treatment = data.arms[candidate].treatment;
@@ -191,9 +188,7 @@ fn compare(
         return Err("it is the same program in the same environment as the base".into());
     }
     let columns = &model.columns;
-    let noise = model
-        .noise
-        .widened(unequal.widening(model, data, candidate));
+    let noise = unequal.noise(cell, model, &data.arms[candidate].name);
     let missing = || "its numbers are missing".to_owned();
     let column = columns.of(candidate).ok_or_else(missing)?;
     let contrast = model

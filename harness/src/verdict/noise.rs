@@ -135,7 +135,7 @@ pub(super) fn refuted(model: &NoiseModel, rule: &Rule) -> Option<String> {
 mod tests {
     use super::super::decide::decide;
     use super::super::example::{RULE, cell};
-    use super::super::rule::{CellData, Judgement, Moderation, NullCheck, Rule, Verdict};
+    use super::super::rule::{CellData, Judgement, Moderation, NullCheck, Revision, Rule, Verdict};
     use crate::experiment::model::Better;
     use crate::stats::null_calibration::NullContrast;
     use crate::stats::random::SplitMix64;
@@ -233,12 +233,43 @@ mod tests {
         let by = widened.noise.unwrap().widening;
         assert!(by > 1.2, "{by}");
         assert!((error(&widened) / error(&pooled) - by).abs() < 1e-9);
-        // Four of the differences and a quarter of five.
-        assert!((df(&widened) - 5.25).abs() < 1e-9);
+        // Four of the differences and a tenth of five.
+        assert!((df(&widened) - 4.5).abs() < 1e-9);
         assert!(widened.power.unwrap().detectable > pooled.power.unwrap().detectable);
         let (pooled, calm) = scattered(0.01);
         assert_eq!(calm.noise.unwrap().widening, 1.0);
         assert_eq!(calm.estimate, pooled.estimate);
+    }
+
+    /// What a plan without a number was sealed with: a quarter of the rest's, and the variance
+    /// moderated before it is widened.
+    #[test]
+    fn the_first_revision_still_decides_as_it_did() {
+        let rule = Rule {
+            revision: Revision::First,
+            unequal_noise: true,
+            moderation: Some(Moderation::DEFAULT),
+            ..RULE
+        };
+        let mut cells = cells(9, 0.0);
+        for row in cells.iter_mut().flat_map(|cell| &mut cell.rounds) {
+            row[2] = 100.0 * (row[2] / 100.0).powf(3.0);
+        }
+        let alone = decide(&cells[..1], &rule).remove(0);
+        assert!((df(&alone) - 5.25).abs() < 1e-9);
+        let first = decide(&cells, &rule).remove(0);
+        let second = decide(
+            &cells,
+            &Rule {
+                revision: Revision::Second,
+                ..rule
+            },
+        )
+        .remove(0);
+        insta::assert_snapshot!(
+            format!("{:.9} {:.9} | {:.9} {:.9}", error(&first), df(&first), error(&second), df(&second)),
+            @"0.015188741 24.680199679 | 0.014505889 14.651727862"
+        );
     }
 
     #[test]

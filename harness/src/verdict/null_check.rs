@@ -5,9 +5,9 @@
 //! its own, so that none of them is part of the error it is divided by.
 
 use super::columns::{Columns, columns};
-use super::rule::CellData;
+use super::rule::{CellData, Revision};
 use crate::stats::count::count;
-use crate::stats::linear_model::{Layout, fit};
+use crate::stats::linear_model::fit;
 use crate::stats::null_calibration::NullContrast;
 
 /// The noise of one (cell, metric) by itself: neither moderated nor inflated.
@@ -23,13 +23,9 @@ pub struct CellNoise {
 
 /// What can be said about the noise of a cell; `None` where nothing can be fitted.
 #[must_use]
-pub fn cell_noise(data: &CellData) -> Option<CellNoise> {
-    let (columns, _) = columns(data).ok()?;
-    let layout = Layout {
-        treatments: &columns.treatments,
-        slots: columns.slots.as_deref(),
-    };
-    let fit = fit(&columns.y, layout).ok()?;
+pub fn cell_noise(data: &CellData, revision: Revision) -> Option<CellNoise> {
+    let (columns, _) = columns(data, revision).ok()?;
+    let fit = fit(&columns.y, columns.layout()).ok()?;
     Some(CellNoise {
         sigma: fit.variance.sqrt(),
         df: count(fit.df),
@@ -43,11 +39,7 @@ pub fn cell_noise(data: &CellData) -> Option<CellNoise> {
 /// None where the values leave no noise to divide by.
 pub(super) fn contrasts(columns: &Columns) -> Vec<NullContrast> {
     let each_its_own: Vec<usize> = (0..columns.arms.len()).collect();
-    let layout = Layout {
-        treatments: &each_its_own,
-        slots: columns.slots.as_deref(),
-    };
-    let Ok(fit) = fit(&columns.y, layout) else {
+    let Ok(fit) = fit(&columns.y, columns.layout_with(&each_its_own)) else {
         return Vec::new();
     };
     let treatments = columns.treatments.iter().max().map_or(0, |last| last + 1);
@@ -86,7 +78,7 @@ mod tests {
     use crate::experiment::model::Better;
 
     fn of(data: &CellData) -> Vec<NullContrast> {
-        contrasts(&columns(data).unwrap().0)
+        contrasts(&columns(data, Revision::CURRENT).unwrap().0)
     }
 
     /// By hand for three arms: the mean paired difference of the copies over its error,

@@ -8,11 +8,47 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::model::Better;
+use crate::stats::linear_model::SlotEffect;
 use crate::stats::null_calibration::NullContrast;
+
+/// Which revision of the rule a plan was sealed with: a record keeps its verdict for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Revision {
+    /// Slot effects in any complete square; a noisier candidate widens the noise that all
+    /// arms of all cells settled together.
+    #[default]
+    First,
+    /// Slot effects from two squares on, before that their slope; every comparison settles
+    /// its own noise (docs/adr/0030).
+    Second,
+}
+
+impl Revision {
+    /// What new plans are sealed with.
+    pub const CURRENT: Self = Revision::Second;
+
+    /// What the slots of so many rounds do; `balanced` says that the rounds are complete
+    /// squares. A single square, or part of one, has no degrees of freedom to spare for every
+    /// slot, and two arms have none to spare at all.
+    pub(crate) fn slot_effect(
+        self,
+        arms: usize,
+        rounds: usize,
+        balanced: bool,
+    ) -> Option<SlotEffect> {
+        match self {
+            Revision::First => balanced.then_some(SlotEffect::Each),
+            Revision::Second if balanced && rounds >= 2 * arms => Some(SlotEffect::Each),
+            Revision::Second => (arms > 2).then_some(SlotEffect::Slope),
+        }
+    }
+}
 
 /// The sealed rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
+    /// Which revision of it.
+    pub revision: Revision,
     /// The gate in percent.
     pub threshold_pct: f64,
     /// Error level of both questions.

@@ -7,7 +7,9 @@
 use super::columns::{Columns, columns};
 use super::measure::{bounded, whole};
 use super::noise;
-use super::rule::{CellData, Estimate, Judgement, NoiseModel, Rule, SuiteLine, SuiteMean, Verdict};
+use super::rule::{
+    CellData, Estimate, Judgement, NoiseModel, Revision, Rule, SuiteLine, SuiteMean, Verdict,
+};
 use crate::stats::count::count;
 use crate::stats::linear_model::{Layout, fit};
 
@@ -57,7 +59,7 @@ fn mean(
     }
     let all = cells
         .iter()
-        .map(|data| usable(data, candidate))
+        .map(|data| usable(data, candidate, rule.revision))
         .collect::<Result<Vec<Columns>, String>>()?;
     let Some(first) = all.first() else {
         return Err("there are no cells".into());
@@ -98,9 +100,9 @@ fn mean(
 }
 
 /// The columns of a cell in which the candidate can be judged.
-fn usable(data: &CellData, candidate: &str) -> Result<Columns, String> {
+fn usable(data: &CellData, candidate: &str, revision: Revision) -> Result<Columns, String> {
     let in_cell = |reason: String| format!("cell {}: {reason}", data.cell);
-    let (columns, faults) = columns(data).map_err(in_cell)?;
+    let (columns, faults) = columns(data, revision).map_err(in_cell)?;
     let arm = data.arms.iter().position(|arm| arm.name == candidate);
     let arm = arm.ok_or_else(|| in_cell("the candidate is missing".into()))?;
     let treatment = data.arms[arm].treatment;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::verdict::example::{RULE, cell, noisy};
 use crate::verdict::foresight::PlannedShape;
-use crate::verdict::rule::ArmCopy;
+use crate::verdict::rule::{ArmCopy, Revision};
 
 fn one(data: CellData) -> Judgement {
     let mut judgements = decide(&[data], &RULE);
@@ -316,18 +316,37 @@ fn the_family_counts_every_gated_comparison_even_the_invalid_ones() {
     assert_eq!(judged[2].p_adjusted, judged[2].p);
 }
 
-#[test]
-fn slot_effects_enter_only_a_balanced_square() {
+/// Rounds of a cell with its slots, and the degrees of freedom that each revision leaves.
+fn df_by_revision(rounds: usize, balanced: bool, slots: &[[usize; 3]]) -> [f64; 2] {
     let mut data = noisy("wall_s", Better::Lower, 100.0, 100.0);
-    data.rounds.truncate(3);
-    data.slots = vec![vec![0, 1, 2], vec![1, 2, 0], vec![2, 0, 1]];
-    let df = |data: &CellData| one(data.clone()).estimate.unwrap().degrees_of_freedom;
-    assert!((df(&data) - 5.0).abs() < 1e-12);
-    data.balanced = true;
-    assert!((df(&data) - 3.0).abs() < 1e-12);
-    // A flag that the slots contradict is not believed.
-    data.slots[2] = vec![1, 2, 0];
-    assert!((df(&data) - 5.0).abs() < 1e-12);
+    let more = data.rounds.clone();
+    data.rounds.extend(more);
+    data.rounds.truncate(rounds);
+    data.slots = slots
+        .iter()
+        .cycle()
+        .take(rounds)
+        .map(|row| row.to_vec())
+        .collect();
+    data.balanced = balanced;
+    [Revision::First, Revision::Second].map(|revision| {
+        let rule = Rule { revision, ..RULE };
+        let judged = decide(std::slice::from_ref(&data), &rule).remove(0);
+        judged.estimate.unwrap().degrees_of_freedom
+    })
+}
+
+#[test]
+fn slots_enter_the_model_one_by_one_from_two_squares_on_and_before_as_a_slope() {
+    const SQUARE: [[usize; 3]; 3] = [[0, 1, 2], [1, 2, 0], [2, 0, 1]];
+    // 2 of each round, less 1 for the treatment.
+    assert_eq!(df_by_revision(3, true, &SQUARE), [5.0 - 2.0, 5.0 - 1.0]);
+    assert_eq!(df_by_revision(6, true, &SQUARE), [11.0 - 2.0, 11.0 - 2.0]);
+    assert_eq!(df_by_revision(5, false, &SQUARE), [9.0, 9.0 - 1.0]);
+    // A flag that the slots contradict is not believed, and neither revision uses slots in
+    // which an arm stands again and again.
+    let same = [[0, 1, 2]; 3];
+    assert_eq!(df_by_revision(3, true, &same), [5.0, 5.0]);
 }
 
 #[test]
