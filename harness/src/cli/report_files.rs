@@ -60,7 +60,7 @@ pub fn write(
 /// for; returns the path of the Markdown file.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_bisection(
     finding: &Finding,
     records: &[(String, &Record)],
