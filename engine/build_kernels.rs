@@ -2,7 +2,8 @@
 //!
 //! PTX needs clang 19 and nothing of CUDA (docs/adr/0023).
 
-use std::path::Path;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Names another compiler than the one that Debian calls so.
@@ -21,21 +22,87 @@ pub(crate) fn compile(folder: &Path) -> Result<(), String> {
     }
     #[cfg(feature = "sim")]
     for layout in ["NV", "RDNA3"] {
-        cc::Build::new()
-            .cpp(true)
-            .std("c++17")
-            .opt_level(2)
-            .flag_if_supported("-Wno-unknown-pragmas")
-            .define(&format!("KPORT_LAYOUT_{layout}"), None)
-            .file(folder.join("kernels/sim.cpp"))
-            .compile(&format!("mlxcel_sim_{}", layout.to_lowercase()));
+        compile_sim(folder, layout)?;
     }
     Ok(())
 }
 
+#[cfg(feature = "sim")]
+fn compile_sim(folder: &Path, layout: &str) -> Result<(), String> {
+    let library = format!("mlxcel_sim_{}", layout.to_lowercase());
+    let made = Made::of(folder, &format!("lib{library}.a"), "c++")?;
+    if made.is_up_to_date() {
+        println!("cargo:rustc-link-search=native={}", made.out.display());
+        println!("cargo:rustc-link-lib=static={library}");
+        println!("cargo:rustc-link-lib=stdc++");
+        return Ok(());
+    }
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .opt_level(2)
+        .flag_if_supported("-Wno-unknown-pragmas")
+        .define(&format!("KPORT_LAYOUT_{layout}"), None)
+        .file(folder.join("kernels/sim.cpp"))
+        .compile(&library);
+    made.keep()
+}
+
+/// A file made from the kernels, and what it was made from: this script runs at every change of the
+/// engine, and compiling kernels takes longer than the engine.
+struct Made {
+    out: PathBuf,
+    file: String,
+    sources: String,
+}
+
+impl Made {
+    fn of(folder: &Path, file: &str, compiler: &str) -> Result<Self, String> {
+        let mut hasher = DefaultHasher::new();
+        (compiler, include_str!("build_kernels.rs")).hash(&mut hasher);
+        for part in ["kernels", "kernels/compat"] {
+            let unreadable = |error| format!("{}: {error}", folder.join(part).display());
+            let entries = std::fs::read_dir(folder.join(part)).map_err(unreadable)?;
+            let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+            paths.sort();
+            for path in paths.iter().filter(|path| path.is_file()) {
+                let text = std::fs::read(path);
+                text.map_err(|error| format!("{}: {error}", path.display()))?
+                    .hash(&mut hasher);
+            }
+        }
+        Ok(Self {
+            out: std::env::var_os("OUT_DIR").unwrap_or_default().into(),
+            file: file.to_owned(),
+            sources: format!("{:016x}", hasher.finish()),
+        })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.out.join(&self.file)
+    }
+
+    fn stamp(&self) -> PathBuf {
+        self.out.join(format!("{}.sources", self.file))
+    }
+
+    fn is_up_to_date(&self) -> bool {
+        let known = std::fs::read_to_string(self.stamp());
+        self.path().exists() && known.is_ok_and(|known| known == self.sources)
+    }
+
+    fn keep(&self) -> Result<(), String> {
+        let stamp = self.stamp();
+        std::fs::write(&stamp, &self.sources).map_err(|e| format!("{}: {e}", stamp.display()))
+    }
+}
+
 fn compile_ptx(folder: &Path, target: &str) -> Result<(), String> {
     let clang = std::env::var(CLANG).unwrap_or_else(|_| "clang++-19".to_owned());
-    let out = std::env::var("OUT_DIR").unwrap_or_default();
+    let made = Made::of(folder, &format!("kernels_{target}.ptx"), &clang)?;
+    if made.is_up_to_date() {
+        return Ok(());
+    }
     let status = Command::new(&clang)
         .args([
             "-x",
@@ -48,11 +115,11 @@ fn compile_ptx(folder: &Path, target: &str) -> Result<(), String> {
         ])
         .arg(format!("--cuda-gpu-arch={target}"))
         .args(["-S", "-o"])
-        .arg(Path::new(&out).join(format!("kernels_{target}.ptx")))
+        .arg(made.path())
         .arg(folder.join("kernels/kernels.cu"))
         .status();
     let problem = match status {
-        Ok(status) if status.success() => return Ok(()),
+        Ok(status) if status.success() => return made.keep(),
         Ok(status) => format!("{clang} ended with {status}"),
         Err(error) => format!("{clang}: {error}"),
     };
