@@ -16,7 +16,7 @@ const CLANG: &str = "MLXCEL_CLANG";
 pub(crate) fn compile(folder: &Path) -> Result<(), String> {
     println!("cargo:rerun-if-env-changed={CLANG}");
     if std::env::var_os("CARGO_FEATURE_CUDA").is_some() {
-        for target in ["sm_80", "sm_90"] {
+        for target in ["sm_80", "sm_90", "sm_90a"] {
             compile_ptx(folder, target)?;
         }
     }
@@ -114,6 +114,8 @@ fn compile_ptx(folder: &Path, target: &str) -> Result<(), String> {
             "-std=c++17",
         ])
         .arg(format!("--cuda-gpu-arch={target}"))
+        // The first version with the instructions of sm_90a.
+        .args((target == "sm_90a").then_some("--cuda-feature=+ptx80"))
         .args(["-S", "-o"])
         .arg(made.path())
         .arg(folder.join("kernels/kernels.cu"))

@@ -51,6 +51,21 @@ plant "$both" "activations overwritten while they are read" linear_matrix.h \
     's.replace("((tile + 1) & 1) * X_BUFFER, x_next)", "(tile & 1) * X_BUFFER, x_next)")'
 plant "$both" "no barrier between a store of activations and their use" linear_matrix.h \
     's.replace("X_BUFFER, x_next);\n        block_sync();", "X_BUFFER, x_next);")'
+plant NV "a tile of activations replaced before all warps are done with it" linear_warpgroup.h \
+    's.replace("            wait_arrivals(stages.empty", "            if (false) wait_arrivals(stages.empty")'
+plant NV "a tile of activations that never comes" linear_warpgroup.h \
+    's.replace("            fill(stages, tile - 2 + STAGES);", "")'
+plant NV "operands overwritten while they are multiplied" linear_warpgroup.h \
+    's.replace("wait_products<1>();\n        codes = next;", "codes = next;")'
+plant NV "sums read while they are worked on" linear_warpgroup.h 's.replace("    wait_products<0>();", "")'
+plant NV "activations in another order than the weights" activations.h 's.replace("(column & 4) * 4 + (column & 2) * 4", "(column & 4) * 2 + (column & 2) * 8")'
+plant RDNA3 "activations read past the exchange of their pieces" activations.h \
+    's.replace("swizzled(token, 16 * step + 8 * half)", "(16 * step + 8 * half)")'
+plant NV "keys replaced while they are multiplied" attention_warpgroup.h \
+    's.replace("        block_sync();\n        copy_keys<DIM>(keys", "        copy_keys<DIM>(keys")'
+plant NV "columns of values looked for in the wrong tile" attention_warpgroup.h \
+    's.replace("multiply_columns<DIM>(out, p[t], values, t, GROUP_KEYS)", "multiply_columns<DIM>(out, p[t], values, t, 32)")'
+plant NV "the edge of a tile of keys not masked" attention_warpgroup.h 's.replace("if (edge)", "if (false)")'
 plant "$both" "new key used before it is finished" attention_decode.h \
     's.replace("new_v[i] = v_in[i];\n    }\n    block_sync();", "new_v[i] = v_in[i];\n    }")'
 plant "$both" "warps merged before all have written" attention_decode.h \

@@ -19,8 +19,10 @@ fi
 
 clang=${MLXCEL_CLANG:-clang++-19}
 common=(--cuda-device-only -O3 -std=c++17)
-for target in sm_80 sm_90; do
-    "$clang" -x cuda "--cuda-gpu-arch=$target" "${common[@]}" -nocudalib -nocudainc -S \
+for target in sm_80 sm_90 sm_90a; do
+    features=()
+    [[ $target == sm_90a ]] && features=(--cuda-feature=+ptx80)
+    "$clang" -x cuda "--cuda-gpu-arch=$target" "${features[@]}" "${common[@]}" -nocudalib -nocudainc -S \
         -o "$out/$target.ptx" kernels.cu
     # clang passes inline PTX on as it is; only the assembler reads it.
     if [[ -n ${PTXAS:-} ]]; then

@@ -107,16 +107,16 @@ struct FoldNormArgs {
     const float* c;
     const float* c_norm;
     const float* norm; // null: only x is updated
-    void* out;         // [row][stride], zero beyond the width
+    void* out;         // a product's inputs, zero from the width to `stride`
     float c_eps, eps;
     int width, stride;
 };
 
 struct MatrixArgs {
     TileMatrix w;
-    const bf16_t* x; // [row][stride], zero beyond the columns
-    void* y;         // float32 [row][y_stride]; gated: bf16 [row][y_stride]
-    int tokens, stride, y_stride, gated, gate, padding;
+    const bf16_t* x; // in the order of activations.h, finite beyond the columns
+    void* y;         // float32 [row][y_stride]; gated: the next product's inputs
+    int tokens, y_stride, gated, gate;
 };
 
 struct PlainMatrixArgs { PlainMatrix w; const float* x; float* y; int tokens, stride, y_stride, padding; };
@@ -136,7 +136,7 @@ struct FinishRowsArgs {
 struct PrefillAttentionArgs {
     const float* qkv;
     LayerCache cache;
-    void* out; // [token][out_stride]
+    void* out; // a product's inputs
     float scale;
     int tokens, first_token, out_stride, rows, ring_slots, oldest_slot, oldest, newest, heads, kv_heads, head_dim;
 };

@@ -1,6 +1,7 @@
 // Attention of many new tokens whose keys lie in the cache already: a warp takes a query and G of
 // its heads. Neighbouring warps walk over nearly the same rows, which the first-level cache shares.
 #pragma once
+#include "activations.h"
 #include "attend.h"
 
 // A warp finishes one head of one token: q in place, k and v into the cache.
@@ -39,13 +40,12 @@ template <class T, int E, int G> DEV void prefill_attention(const PrefillAttenti
     start_walk(w, a.qkv + ((long)i * (a.heads + 2 * a.kv_heads) + first_head) * dim, dim, heads, dim, a.scale);
     long row_stride = (long)a.kv_heads * dim;
     walk_rows<T, E, G>(w, (const T*)a.cache.k + kv_head * dim, (const T*)a.cache.v + kv_head * dim, row_stride, Ring{a.oldest_slot, a.ring_slots}, lo, hi, 1, dim);
-    T* out = (T*)a.out + (long)token * a.out_stride + first_head * dim;
 #pragma unroll
     for (int g = 0; g < G; g++)
 #pragma unroll
         for (int e = 0; e < E; e++) {
             int d = lane_id() * E + e;
-            if (g < heads && d < dim) store_as(out + g * dim + d, w.out[g][e] / w.sum[g]);
+            if (g < heads && d < dim) store_as(input_at((T*)a.out, token, (first_head + g) * dim + d, a.tokens, a.out_stride), w.out[g][e] / w.sum[g]);
         }
 }
 

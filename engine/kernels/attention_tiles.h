@@ -5,7 +5,7 @@
 // become bf16 operands.
 #pragma once
 #include "heads.h"
-#include "operands.h"
+#include "activations.h"
 
 #define TILE_QUERIES 64
 #define TILE_KEYS 32
@@ -38,13 +38,13 @@ template <int DIM> DEV void load_query_tile(bf16_t* to, const PrefillAttentionAr
 // What a lane knows of the rows that it holds.
 struct RowState { float most[ROW_SLOTS], sum[ROW_SLOTS]; };
 
-// Scores to probabilities, in place; what was found before shrinks by `shrink`.
-DEV void soften(Acc* scores, RowState& state, float* shrink) {
+// Scores of KEYS keys to probabilities, in place; what was found before shrinks by `shrink`.
+template <int KEYS> DEV void soften(Acc* scores, RowState& state, float* shrink) {
 #pragma unroll
     for (int r = 0; r < ROW_SLOTS; r++) {
         float top = state.most[r];
 #pragma unroll
-        for (int t = 0; t < TILE_KEYS / 16; t++)
+        for (int t = 0; t < KEYS / 16; t++)
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 if (row_slot(i) == r) top = larger(top, scores[t].v[i]);
@@ -54,7 +54,7 @@ DEV void soften(Acc* scores, RowState& state, float* shrink) {
         state.most[r] = top;
         float sum = 0.0f;
 #pragma unroll
-        for (int t = 0; t < TILE_KEYS / 16; t++)
+        for (int t = 0; t < KEYS / 16; t++)
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 if (row_slot(i) == r) {
@@ -119,7 +119,7 @@ template <int DIM> DEV void tile_attention(const PrefillAttentionArgs& a) {
                 if (key < q + a.oldest || key > q + a.newest || key >= hi) scores[t].v[i] = NO_SCORE;
             }
         float shrink[ROW_SLOTS];
-        soften(scores, state, shrink);
+        soften<TILE_KEYS>(scores, state, shrink);
 #pragma unroll
         for (int s = 0; s < STEPS; s++)
 #pragma unroll
@@ -137,7 +137,7 @@ template <int DIM> DEV void tile_attention(const PrefillAttentionArgs& a) {
         for (int i = 0; i < 8; i++) {
             int token = first + warp * 16 + acc_row(i);
             if (token < a.tokens)
-                ((bf16_t*)a.out)[(long)token * a.out_stride + head * DIM + s * 16 + acc_column(i)] = f2bf(out[s].v[i] / state.sum[row_slot(i)]);
+                *input_at((bf16_t*)a.out, token, head * DIM + s * 16 + acc_column(i), a.tokens, 0) = f2bf(out[s].v[i] / state.sum[row_slot(i)]);
         }
 }
 

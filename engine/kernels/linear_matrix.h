@@ -4,6 +4,7 @@
 // registers and become bf16 operands there, scale and bias applied in float32 and rounded once;
 // activations are shared by the block, the next 64 columns on their way meanwhile.
 #pragma once
+#include "activations.h"
 #include "gate.h"
 #include "weights.h"
 
@@ -11,7 +12,6 @@
 #define BLOCK_ROW_TILES 8
 #define WARP_ROW_TILES 2
 #define WARP_TOKEN_TILES 4
-#define X_STRIDE (TILE_COLUMNS + 32) // no two rows of a fragment in the same banks
 
 // Codes to weights, in place of the operand.
 template <int BITS> DEV void scale_operand(FragA& a, const Scale* scale) {
@@ -26,19 +26,22 @@ template <int BITS> DEV void scale_operand(FragA& a, const Scale* scale) {
 
 struct XLoad { U4 v[4]; };
 
-// A thread's 32 columns of one token; zeros beyond the last token.
+// A thread's pieces of a tile of activations; zeros beyond the last token.
 DEV XLoad load_x_part(const MatrixArgs& a, int column_tile) {
-    int token = BID_Y * BLOCK_TOKENS + TID_X / 2;
+    const int PIECES = TILE_COLUMNS / 8;
+    int first = BID_Y * BLOCK_TOKENS;
+    const U4* from = (const U4*)(a.x + ((long)column_tile * a.tokens + first) * TILE_COLUMNS);
     XLoad x;
-    const U4* from = (const U4*)(a.x + (long)token * a.stride + column_tile * TILE_COLUMNS + TID_X % 2 * 32);
 #pragma unroll
-    for (int i = 0; i < 4; i++) x.v[i] = token < a.tokens ? from[i] : U4{0, 0, 0, 0};
+    for (int i = 0; i < 4; i++) {
+        int piece = i * BDIM_X + TID_X;
+        x.v[i] = first + piece / PIECES < a.tokens ? from[piece] : U4{0, 0, 0, 0};
+    }
     return x;
 }
 DEV void store_x_part(bf16_t* shared_x, const XLoad& x) {
-    U4* to = (U4*)(shared_x + TID_X / 2 * X_STRIDE + TID_X % 2 * 32);
 #pragma unroll
-    for (int i = 0; i < 4; i++) to[i] = x.v[i];
+    for (int i = 0; i < 4; i++) ((U4*)shared_x)[i * BDIM_X + TID_X] = x.v[i];
 }
 
 DEV void write_sums(const MatrixArgs& a, const Acc& sums, int row_tile, int first_token) {
@@ -51,7 +54,7 @@ DEV void write_sums(const MatrixArgs& a, const Acc& sums, int row_tile, int firs
             float g = sums.v[i], up = sums.v[BELOW(i)];
             if (a.w.bias) { g += a.w.bias[first_row + row]; up += a.w.bias[first_row + row + 8]; }
             if (token < a.tokens && out < a.w.rows / 2)
-                ((bf16_t*)a.y)[(long)token * a.y_stride + out] = f2bf(gated(a.gate, g, up));
+                *input_at((bf16_t*)a.y, token, out, a.tokens, 0) = f2bf(gated(a.gate, g, up));
         }
         return;
     }
@@ -100,8 +103,7 @@ DEV void multiply_tile(const TileMatrix& w, const u32 (*words)[LANE_WORDS(BITS)]
         }
 #pragma unroll
         for (int t = 0; t < WARP_TOKEN_TILES; t++) {
-            FragB even, odd;
-            load_x_pair(x + t * 16 * X_STRIDE, X_STRIDE, h, even, odd);
+            FragB even = load_inputs(x + t * 16 * TILE_COLUMNS, 2 * h), odd = load_inputs(x + t * 16 * TILE_COLUMNS, 2 * h + 1);
 #pragma unroll
             for (int r = 0; r < WARP_ROW_TILES; r++) {
                 mma(sums[r][t], weights[r][0], even);
@@ -111,7 +113,7 @@ DEV void multiply_tile(const TileMatrix& w, const u32 (*words)[LANE_WORDS(BITS)]
     }
 }
 
-#define X_BUFFER (BLOCK_TOKENS * X_STRIDE)
+#define X_BUFFER (BLOCK_TOKENS * TILE_COLUMNS)
 
 // `x` is shared memory for two buffers of activations.
 template <int BITS, bool USUAL> DEV void matrix_product(const MatrixArgs& a, bf16_t* x) {
@@ -153,7 +155,7 @@ template <int BITS, bool USUAL> DEV void matrix_product(const MatrixArgs& a, bf1
             if (more) load_codes<BITS>(tiles[r] + (long)(tile + 1) * TILE_WORDS(BITS), next[r]);
             if (more && USUAL) load_scales<BITS>(a.w, row_tiles[r], tile + 1, next_pairs[r]);
         }
-        multiply_tile<BITS, USUAL>(a.w, words, pairs, first_row_tile, tile, x + (tile & 1) * X_BUFFER + warp_token * X_STRIDE, sums);
+        multiply_tile<BITS, USUAL>(a.w, words, pairs, first_row_tile, tile, x + (tile & 1) * X_BUFFER + warp_token * TILE_COLUMNS, sums);
         if (more) store_x_part(x + ((tile + 1) & 1) * X_BUFFER, x_next);
         block_sync();
     }

@@ -244,29 +244,33 @@ MatrixKernel matrix_kernel(int bits) {
     }
 }
 
-void test_matrix(int bits, int group, int rows, int columns, int tokens, bool gate, int order) {
+// A kernel, and the row tiles and tokens of its blocks.
+struct MatrixLaunch { MatrixKernel kernel; int row_tiles, tokens; };
+MatrixLaunch block_launch(int bits) { return {matrix_kernel(bits), BLOCK_ROW_TILES, BLOCK_TOKENS}; }
+
+void test_matrix(const MatrixLaunch& launch, int bits, int group, int rows, int columns, int tokens, bool gate, int order) {
     Weights w = make_weights(rows, columns, bits, group, SCALE_BF16, true);
-    int stride = (columns + 63) / 64 * 64 + 64, y_stride = rows + 3;
-    std::vector<bf16_t> x((size_t)tokens * stride, 0);
+    int padded = (columns + 63) / 64 * 64, y_stride = rows + 3, outputs = gate ? rows / 2 : rows;
+    std::vector<bf16_t> x((size_t)tokens * padded, 0);
     for (int t = 0; t < tokens; t++)
-        for (int c = 0; c < columns; c++) x[(size_t)t * stride + c] = f2bf(uniform());
+        for (int c = 0; c < columns; c++) x[input_index(t, c, tokens)] = f2bf(uniform());
     std::vector<float> y((size_t)tokens * y_stride, POISON);
-    std::vector<bf16_t> gated_y((size_t)tokens * y_stride, f2bf(POISON));
+    std::vector<bf16_t> gated_y((size_t)tokens * ((outputs + 63) / 64 * 64), f2bf(POISON));
     MatrixArgs a = {};
     a.w = w.tiles();
     a.x = x.data();
     a.y = gate ? (void*)gated_y.data() : y.data();
-    a.tokens = tokens; a.stride = stride; a.y_stride = y_stride; a.gated = gate; a.gate = GATE_GELU_TANH;
-    int gx = (a.w.row_tiles + BLOCK_ROW_TILES - 1) / BLOCK_ROW_TILES, gy = (tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
-    run("matrix_product", gx, gy, 256, order, [&] { matrix_kernel(bits)(a); });
+    a.tokens = tokens; a.y_stride = y_stride; a.gated = gate; a.gate = GATE_GELU_TANH;
+    int gx = (a.w.row_tiles + launch.row_tiles - 1) / launch.row_tiles, gy = (tokens + launch.tokens - 1) / launch.tokens;
+    run("product", gx, gy, 256, order, [&] { launch.kernel(a); });
     for (auto& v : w.value) v = rounded(v); // weights become bf16 operands
     std::vector<double> in(columns);
     for (int t = 0; t < tokens; t++) {
-        for (int c = 0; c < columns; c++) in[c] = bf2f(x[(size_t)t * stride + c]);
-        for (int r = 0; r < (gate ? rows / 2 : rows); r++) {
+        for (int c = 0; c < columns; c++) in[c] = bf2f(x[input_index(t, c, tokens)]);
+        for (int r = 0; r < outputs; r++) {
             int tile = gate ? r / 8 * 16 + r % 8 : r;
             double wanted = dot(w, tile, in.data());
-            if (gate) expect("gated element", bf2f(gated_y[(size_t)t * y_stride + r]), act(GATE_GELU_TANH, wanted) * dot(w, tile + 8, in.data()), 0.03, r);
+            if (gate) expect("gated element", bf2f(gated_y[input_index(t, r, tokens)]), act(GATE_GELU_TANH, wanted) * dot(w, tile + 8, in.data()), 0.03, r);
             else expect("element", y[(size_t)t * y_stride + r], wanted, 0.01, r);
         }
         if (!gate && y[(size_t)t * y_stride + rows] != POISON) fail("beyond the last row", y[(size_t)t * y_stride + rows], POISON, t);
@@ -275,8 +279,8 @@ void test_matrix(int bits, int group, int rows, int columns, int tokens, bool ga
 
 // ---- between products -----------------------------------------------------------------------------
 
-void test_fold_norm(bool c, bool c_norm, int order) {
-    const int rows = 2, width = 100, stride = 128;
+void test_fold_norm(int width, bool c, bool c_norm, int order) {
+    const int rows = 2, stride = (width + 63) / 64 * 64;
     auto x = floats(rows * width), add = floats(rows * width), weight = floats(width), add_weight = floats(width);
     auto before = x;
     std::vector<bf16_t> out(rows * stride, f2bf(POISON));
@@ -301,7 +305,7 @@ void test_fold_norm(bool c, bool c_norm, int order) {
         f = 1 / std::sqrt(squares / width + a.eps);
         for (int i = 0; i < stride; i++) {
             double wanted = i < width ? row[i] * f * weight[i] : 0;
-            expect("normed bf16", bf2f(out[r * stride + i]), wanted, 5e-3, i);
+            expect("normed bf16", bf2f(out[input_index(r, i, rows)]), wanted, 5e-3, i);
             if (i < width) expect("normed", exact[r * width + i], wanted, 1e-5, i);
         }
     }
@@ -450,14 +454,14 @@ void test_prefill_attention(void (*finish)(const FinishRowsArgs), void (*kernel)
     if (tokens == 1)
         for (int i = 0; i < width; i++) expect("kept row", as_double(saved[i]), as_double(k_before[old_rows * width + i]), 0, i);
     if (tokens <= first_token) return;
-    bool tiles = kernel == tile_attention_64 || kernel == tile_attention_128 || kernel == tile_attention_256;
-    int stride = heads * dim + 5;
+    int stride = (heads * dim + 63) / 64 * 64;
     std::vector<T> out((tokens - first_token) * stride, 0);
     PrefillAttentionArgs a = {};
     a.qkv = qkv.data(); a.cache = f.cache; a.out = out.data(); a.scale = 0.3f * LOG2_E;
     a.tokens = tokens - first_token; a.first_token = first_token; a.out_stride = stride; a.rows = rows; a.ring_slots = rows;
     a.newest = old_rows; a.oldest = window ? old_rows + 1 - window : -1000;
     a.heads = heads; a.kv_heads = kv_heads; a.head_dim = dim;
+    bool tiles = group_heads == 1;
     if (tiles) run("tile_attention", (a.tokens + TILE_QUERIES - 1) / TILE_QUERIES, heads, 128, order, [&] { kernel(a); });
     else run("prefill_attention", (a.tokens + 1) / 2, kv_heads * pieces, 64, order, [&] { kernel(a); });
     // There queries and probabilities are rounded to bf16, too.
@@ -474,7 +478,7 @@ void test_prefill_attention(void (*finish)(const FinishRowsArgs), void (*kernel)
             }
             std::vector<double> q(&qkv[t * row + h * dim], &qkv[t * row + h * dim] + dim);
             auto wanted = attended(q, keys, values, 0.3);
-            for (int d = 0; d < dim; d++) expect("prefill attention", as_double(out[(t - first_token) * stride + h * dim + d]), wanted[d], tight, d);
+            for (int d = 0; d < dim; d++) expect("prefill attention", as_double(*input_at(out.data(), t - first_token, h * dim + d, a.tokens, stride)), wanted[d], tight, d);
         }
 }
 
@@ -530,7 +534,7 @@ void test_plain(int order) {
 void all(int order) {
     for (int bits : {2, 3, 4, 5, 6, 8, 16}) {
         test_vector(bits, 64, SCALE_BF16, 70, 192, OUT_STORE, false, false, false, 64, order);
-        test_matrix(bits, 64, 40, 128, 20, false, order);
+        test_matrix(block_launch(bits), bits, 64, 40, 128, 20, false, order);
         if (bits != 16) test_embed(bits, order);
     }
     test_vector(4, 32, SCALE_F16, 48, 96, OUT_STORE, true, true, true, 96, order);
@@ -539,10 +543,17 @@ void all(int order) {
     test_vector(8, 32, SCALE_BF16, 64, 128, OUT_GATED, true, true, true, 64, order);
     test_vector(4, 64, SCALE_BF16, 35, 1216, OUT_STORE, true, true, true, 64, order);
     test_vector(4, 64, SCALE_BF16, 35, 1344, OUT_STORE, false, false, false, 64, order);
-    test_matrix(4, 32, 144, 96, 5, false, order);
-    test_matrix(4, 128, 32, 256, 130, true, order);
+    test_matrix(block_launch(4), 4, 32, 144, 96, 5, false, order);
+    test_matrix(block_launch(4), 4, 128, 32, 256, 130, true, order);
+#if defined(KPORT_WARPGROUPS)
+    test_matrix({warpgroup_product_4_64, GROUP_BLOCK_TILES, 64}, 4, 64, 300, 200, 67, false, order);
+    test_matrix({warpgroup_product_4_128, GROUP_BLOCK_TILES, 128}, 4, 128, 32, 640, 130, true, order);
+    test_matrix({warpgroup_product_4_160, GROUP_BLOCK_TILES, 160}, 4, 64, 20, 512, 165, false, order);
+    test_matrix({warpgroup_product_4_128, GROUP_BLOCK_TILES, 128}, 4, 64, 256, 64, 3, true, order);
+#endif
     test_ties();
-    for (int c = 0; c < 3; c++) test_fold_norm(c > 0, c > 1, order);
+    for (int c = 0; c < 3; c++)
+        for (int width : {100, 90, 1200}) test_fold_norm(width, c > 0, c > 1, order);
     test_decode_attention(decode_attention_2_2, 2, 64, 4, 2, 20, 20, 0, 3, -1, true, order);
     test_decode_attention(decode_attention_2_4, 4, 32, 6, 1, 33, 35, 10, 5, 2, false, order);
     test_decode_attention(decode_attention_4_4, 4, 128, 4, 1, 1, 1, 0, 2, 0, true, order);
@@ -553,6 +564,11 @@ void all(int order) {
     test_prefill_attention<float>(finish_rows_f32, prefill_attention_f32_2_4, 4, 32, 4, 1, 1, 0, true, order);
     test_prefill_attention<bf16_t>(finish_rows_bf16, tile_attention_64, 1, 64, 4, 2, 70, 40, true, order);
     test_prefill_attention<bf16_t>(finish_rows_bf16, tile_attention_256, 1, 256, 2, 1, 20, 0, false, order);
+#if defined(KPORT_WARPGROUPS)
+    test_prefill_attention<bf16_t>(finish_rows_bf16, group_attention_64, 1, 64, 4, 2, 150, 40, true, order);
+    test_prefill_attention<bf16_t>(finish_rows_bf16, group_attention_128, 1, 128, 2, 1, 70, 0, true, order);
+    test_prefill_attention<bf16_t>(finish_rows_bf16, group_attention_256, 1, 256, 2, 1, 80, 30, false, order);
+#endif
     test_plain(order);
 }
 

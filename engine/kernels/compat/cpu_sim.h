@@ -48,9 +48,10 @@ inline void switch_to(Context& from, Context& to) {
 #endif
 
 // ---- a block ------------------------------------------------------------------------------------
-enum class State { Running, AtBlockBarrier, AtWarpBarrier, Done };
+enum class State { Running, AtBlockBarrier, AtWarpBarrier, Polling, Done };
 struct Fiber { Context context; int thread, warp, lane; State state; unsigned exchanges; };
-constexpr size_t STACK_BYTES = 64 << 10, SLOT_BYTES = 256, SHARED_BYTES = 96 << 10;
+constexpr size_t STACK_BYTES = 64 << 10, SLOT_BYTES = 256, SHARED_BYTES = 112 << 10;
+constexpr int MOST_POLLS = 100000; // rounds of a block in a row in which somebody polls
 struct Block {
     std::vector<Fiber> fibers;
     std::vector<char> stacks;
@@ -70,6 +71,8 @@ inline void entry() {
     yield();
 }
 inline void wait_block() { block->current->state = State::AtBlockBarrier; yield(); }
+// Lets the others run, and comes back.
+inline void poll() { block->current->state = State::Polling; yield(); }
 inline void wait_warp() { block->current->state = State::AtWarpBarrier; yield(); }
 inline unsigned char* dynamic_shared() {
     return (unsigned char*)(((size_t)shared_memory.data() + 63) & ~(size_t)63);
@@ -97,7 +100,7 @@ inline bool report(const char* what, int x, int y, int warp) {
 
 // Runs each warp until all of its lanes wait at the block barrier or have ended.
 inline bool run_warp(Block& b, std::vector<int>& lanes, int warp, int order, std::mt19937& rng,
-                     int& live, int& waiting) {
+                     int& live, int& waiting, int& polling) {
     int lo = warp * WARP, hi = std::min(b.threads, lo + WARP);
     for (;;) {
         if (order > 1) std::shuffle(lanes.begin() + lo, lanes.begin() + hi, rng);
@@ -107,11 +110,19 @@ inline bool run_warp(Block& b, std::vector<int>& lanes, int warp, int order, std
             b.current = &f;
             switch_to(b.scheduler, f.context);
         }
-        int alive = 0, at_warp = 0, at_block = 0;
+        int alive = 0, at_warp = 0, at_block = 0, polls = 0;
         for (int i = lo; i < hi; i++) {
             alive += b.fibers[i].state != State::Done;
             at_warp += b.fibers[i].state == State::AtWarpBarrier;
             at_block += b.fibers[i].state == State::AtBlockBarrier;
+            polls += b.fibers[i].state == State::Polling;
+        }
+        if (polls) {
+            for (int i = lo; i < hi; i++)
+                if (b.fibers[i].state == State::Polling) b.fibers[i].state = State::Running;
+            live += alive;
+            polling += polls;
+            return true;
         }
         if (at_warp == 0) {
             live += alive;
@@ -135,13 +146,18 @@ inline bool run_block(Block& b, std::vector<int>& lanes, int order, std::mt19937
         f.thread = i; f.warp = i / WARP; f.lane = i % WARP; f.state = State::Running; f.exchanges = 0;
         prepare(f.context, b.stacks.data() + i * STACK_BYTES, STACK_BYTES, entry);
     }
-    for (;;) {
+    for (int idle = 0;;) {
         if (order == 1) std::reverse(sequence.begin(), sequence.end());
         else if (order > 1) std::shuffle(sequence.begin(), sequence.end(), rng);
-        int live = 0, waiting = 0;
+        int live = 0, waiting = 0, polling = 0;
         for (int warp : sequence)
-            if (!run_warp(b, lanes, warp, order, rng, live, waiting)) return false;
+            if (!run_warp(b, lanes, warp, order, rng, live, waiting, polling)) return false;
         if (live == 0) return true;
+        if (polling) {
+            if (++idle > MOST_POLLS) return report("barrier that is never passed", b.x, b.y, -1);
+            continue;
+        }
+        idle = 0;
         if (waiting != b.threads) return report("block barrier that some warps skipped", b.x, b.y, -1);
         for (auto& f : b.fibers) f.state = State::Running;
     }

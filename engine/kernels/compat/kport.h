@@ -38,6 +38,7 @@ DEV float shfl_xor(float v, int mask) {
 }
 DEV float fast_exp2(float x) { return exp2f(x); }
 DEV float fast_rsqrt(float x) { return 1.0f / sqrtf(x); }
+DEV float fast_reciprocal(float x) { return 1.0f / x; }
 DEV float half_to_float(u32 h) {
     u32 sign = (h & 0x8000u) << 16, e = (h >> 10) & 31, m = h & 1023;
     if (e == 0) { float f = (float)m * 5.9604644775390625e-8f; return sign ? -f : f; }
@@ -83,6 +84,7 @@ DEV float shfl_xor(float v, int mask) {
 }
 DEV float fast_exp2(float x) { return __builtin_amdgcn_exp2f(x); }
 DEV float fast_rsqrt(float x) { return __builtin_amdgcn_rsqf(x); }
+DEV float fast_reciprocal(float x) { return __builtin_amdgcn_rcpf(x); }
 DEV float half_to_float(u32 h) { return (float)__builtin_bit_cast(_Float16, (unsigned short)h); }
 DEV u32 atomic_add(u32* p, u32 v) {
     return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
@@ -121,6 +123,7 @@ DEV float shfl_xor(float v, int mask) {
 }
 DEV float fast_exp2(float x) { float y; asm("ex2.approx.f32 %0,%1;" : "=f"(y) : "f"(x)); return y; }
 DEV float fast_rsqrt(float x) { float y; asm("rsqrt.approx.f32 %0,%1;" : "=f"(y) : "f"(x)); return y; }
+DEV float fast_reciprocal(float x) { float y; asm("rcp.approx.f32 %0,%1;" : "=f"(y) : "f"(x)); return y; }
 DEV float half_to_float(u32 h) {
     float f;
     asm("cvt.f32.f16 %0,%1;" : "=f"(f) : "h"((unsigned short)h));

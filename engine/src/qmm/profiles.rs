@@ -54,8 +54,6 @@ impl RocmProfile {
 pub struct CudaProfile {
     /// `sm_…`.
     pub architecture: &'static str,
-    /// A library for dense products is there (cuBLASLt).
-    pub blas: bool,
 }
 
 /// Instruction sets of processors.
@@ -129,11 +127,9 @@ pub const PROFILES: [Profile; 12] = [
     }),
     Profile::Cuda(CudaProfile {
         architecture: "sm_90",
-        blas: true,
     }),
     Profile::Cuda(CudaProfile {
         architecture: "sm_121",
-        blas: true,
     }),
     cpu(CpuIsa::X86Avx512),
     cpu(CpuIsa::X86Avx2),

@@ -38,9 +38,3 @@ pub(in crate::qmm) const WMMA_TILE_K: usize = 64;
 /// The true crossover of a device lies at or below, may depend on `K` and `N`, and was not measured
 /// here.
 pub(in crate::qmm) const ROCM_DEQUANT_MIN_M: usize = 64;
-
-/// Rows from which dequantise-then-multiply is preferred on NVIDIA GPUs.
-///
-/// An assumption until the GPU back end has measured it on an H200: at 4 bits a fused kernel reads a
-/// quarter of the bytes, and at 256 rows a product has stopped being bound by them.
-pub(in crate::qmm) const CUDA_DEQUANT_MIN_M: usize = 256;

@@ -34,6 +34,7 @@ pub(super) struct CudaMachine {
     profile: DeviceProfile,
     /// Kernels may start before the one ahead has ended: from compute capability 9.0 on.
     can_overlap: bool,
+    warpgroups: bool,
     marks: Vec<sys::CUevent>,
     allocated: AtomicU64,
     tables: Mutex<Tables>,
@@ -88,6 +89,7 @@ impl CudaMachine {
             module,
             profile,
             can_overlap: image.capability >= (9, 0),
+            warpgroups: image.for_one_chip,
             marks: marks.map_err(failed("events"))?,
             allocated: AtomicU64::new(0),
             tables: Mutex::default(),
@@ -189,6 +191,7 @@ impl Machine for CudaMachine {
             wide_vector_threads: 512,
             vector_blocks_per_unit: 2,
             threads: 256,
+            warpgroups: self.warpgroups,
         }
     }
 

@@ -4,5 +4,7 @@
 mod driver;
 mod images;
 mod open;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use open::{open, require};

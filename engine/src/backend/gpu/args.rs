@@ -90,7 +90,7 @@ arguments! {
     /// Of `matrix_product_*`.
     MatrixArgs {
         w: TileMatrix, x: u64, y: u64,
-        tokens: i32, stride: i32, y_stride: i32, gated: i32, gate: i32, padding: i32,
+        tokens: i32, y_stride: i32, gated: i32, gate: i32,
     }
     /// Of `plain_product`.
     PlainMatrixArgs {

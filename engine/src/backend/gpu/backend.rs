@@ -23,6 +23,7 @@ use crate::backend::sample;
 use crate::device_profile::DeviceProfile;
 use crate::error::BackendError;
 use crate::kv_cache::{CacheUndo, KeyView};
+use crate::qmm::QmmReport;
 
 /// A model on a GPU.
 #[derive(Debug)]
@@ -44,6 +45,8 @@ struct Queue {
     rows: RowBuffers,
     step: StepBuffers,
     graph: Option<StepGraph>,
+    /// Products in it.
+    graph_products: u64,
     /// Ids of a chunk.
     input: Buffer,
     /// Chosen tokens by slot, on the device and for the host.
@@ -98,6 +101,7 @@ impl GpuBackend {
             ropes,
             sequences: HashMap::new(),
             graph: None,
+            graph_products: 0,
             next_id: 0,
             recent: VecDeque::with_capacity(MARKS),
             outstanding: HashMap::new(),
@@ -186,6 +190,10 @@ impl Backend for GpuBackend {
         let queue = self.queue();
         queue.alive()?;
         probe::read_bandwidth(&queue.model).map(Some)
+    }
+
+    fn qmm_report(&self) -> QmmReport {
+        self.queue().model.routes.report()
     }
 
     fn undo_work(&self, sequence: SequenceId) -> UndoWork {
@@ -325,13 +333,18 @@ impl Queue {
     ) -> Result<Left, BackendError> {
         let ropes = self.rope_tables(step.first_position + 1)?;
         let graph = match self.graph {
-            Some(graph) => graph,
+            Some(graph) => {
+                self.model.routes.count_of_one_row(self.graph_products);
+                graph
+            }
             None => {
                 let tokens = (self.tokens.address(), self.host_tokens);
                 let program = self.program.as_ref();
-                *self
-                    .graph
-                    .insert(step::capture(&self.model, &self.step, program, tokens)?)
+                let before = self.model.routes.of_one_row();
+                let graph = step::capture(&self.model, &self.step, program, tokens)?;
+                // What was recorded runs now, and at every replay.
+                self.graph_products = self.model.routes.of_one_row() - before;
+                *self.graph.insert(graph)
             }
         };
         let new = NewStep {

@@ -9,6 +9,7 @@ use crate::backend::gpu::buffer::Buffer;
 use crate::backend::gpu::context::{AttentionCut, Model};
 use crate::backend::gpu::machine::Machine;
 use crate::backend::gpu::rope::RopeTable;
+use crate::backend::gpu::routes::Routes;
 use crate::backend::gpu::weights::Linear;
 use crate::backend::interface::{
     Arithmetic, Backend, DeviceBuilder, GatedId, HostLinear, KernelReport, LinearId, RopeId,
@@ -29,6 +30,7 @@ impl GpuBuilder {
         Self {
             model: Model {
                 units: machine.profile().units.max(1),
+                routes: Routes::new(&machine.profile(), arithmetic),
                 machine,
                 arithmetic,
                 linears: Vec::new(),

@@ -8,6 +8,8 @@ use crate::backend::gpu::args::{
 };
 use crate::backend::gpu::buffer::{Buffer, Plain, as_bytes};
 use crate::backend::gpu::machine::{Launch, Machine};
+use crate::backend::gpu::matrix::{self, MatrixUnits};
+use crate::backend::gpu::routes::Routes;
 use crate::backend::gpu::tiles::TILE_COLUMNS;
 use crate::backend::gpu::weights::{Form, Linear};
 use crate::backend::interface::{Activation, Arithmetic, HeadShape, Norm};
@@ -19,12 +21,12 @@ const WIDE_COLUMNS: i32 = 8192;
 /// Inputs that share a sum (`row_input.h`).
 const SUM_COLUMNS: usize = 32;
 
-/// Rows and tokens of a block of `matrix_product` (`linear_matrix.h`), and its threads.
-const MATRIX_BLOCK: (u32, u32, u32) = (8, 128, 256);
-
 /// Queries and keys of a block of `tile_attention`, elements behind each row, and warps
 /// (`attention_tiles.h`).
 const TILE_ATTENTION: (usize, usize, usize, usize) = (64, 32, 8, 4);
+
+/// Keys of a block of `group_attention` (`attention_warpgroup.h`).
+const GROUP_KEYS: usize = 64;
 
 /// Most splits of a decode attention (`attention_decode.h`).
 const MOST_SPLITS: usize = 64;
@@ -38,6 +40,7 @@ pub(crate) struct Model {
     pub(crate) gated: Vec<Linear>,
     pub(crate) vectors: Vec<Buffer>,
     pub(crate) units: usize,
+    pub(crate) routes: Routes,
 }
 
 /// A matrix's result.
@@ -49,6 +52,13 @@ pub(crate) enum Output {
     Gated(Activation),
     /// Each block also tells its largest, from this address on.
     Best(u64),
+}
+
+impl Output {
+    /// Products of a model that one launch is.
+    fn products(self) -> u64 {
+        1 + u64::from(matches!(self, Self::Gated(_)))
+    }
 }
 
 /// How attention is cut into blocks.
@@ -102,17 +112,27 @@ impl AttentionCut {
 
     /// The kernel on the matrix units for many queries, with its launch; `None` for heads that it
     /// does not take.
-    pub(crate) fn tile_kernel(shape: HeadShape, queries: usize) -> Option<(&'static str, Launch)> {
-        let kernel = match shape.head_dim {
-            64 => "tile_attention_64",
-            128 => "tile_attention_128",
-            256 => "tile_attention_256",
+    pub(crate) fn tile_kernel(
+        shape: HeadShape,
+        queries: usize,
+        warpgroups: bool,
+    ) -> Option<(&'static str, Launch)> {
+        let kernel = match (shape.head_dim, warpgroups) {
+            (64, false) => "tile_attention_64",
+            (128, false) => "tile_attention_128",
+            (256, false) => "tile_attention_256",
+            (64, true) => "group_attention_64",
+            (128, true) => "group_attention_128",
+            (256, true) => "group_attention_256",
             _ => return None,
         };
         let (tile_queries, tile_keys, pad, warps) = TILE_ATTENTION;
-        let rows = (tile_queries + 2 * tile_keys) * (shape.head_dim + pad);
-        // Each warp has room to turn 16 rows of sums into operands.
-        let elements = rows + warps * 16 * 24;
+        let elements = match warpgroups {
+            // Queries, keys and values, and room to align them.
+            true => (tile_queries + 2 * GROUP_KEYS) * shape.head_dim + 512,
+            // Each warp has room to turn 16 rows of sums into operands.
+            false => (tile_queries + 2 * tile_keys) * (shape.head_dim + pad) + warps * 16 * 24,
+        };
         let launch = Launch {
             grid: (queries.div_ceil(tile_queries) as u32, shape.heads as u32),
             threads: 32 * warps as u32,
@@ -190,6 +210,7 @@ impl Model {
             let Form::Tiles(w) = part.form else {
                 return Err(unexpected_form());
             };
+            self.routes.count(&w, 1, output.products());
             let threads = match w.columns >= WIDE_COLUMNS {
                 true => tuning.wide_vector_threads,
                 false => tuning.vector_threads,
@@ -225,12 +246,12 @@ impl Model {
         Ok(blocks)
     }
 
-    /// `Y = X Wᵀ` for `tokens` rows, `x` `[token][stride]` in the arithmetic's own elements; `y` is
-    /// `[token][y_stride]`, float32 unless gated.
+    /// `Y = X Wᵀ` for `tokens` rows. Float32 `x` is `[token][columns]`, bf16 has the order of
+    /// `activations.h`; `y` is `[token][y_stride]` in float32, or gated the next product's `x`.
     pub(crate) fn matrix_product(
         &self,
         linear: &Linear,
-        (x, stride): (u64, usize),
+        x: u64,
         (y, y_stride): (u64, usize),
         tokens: usize,
         output: Output,
@@ -239,29 +260,22 @@ impl Model {
         for part in &linear.parts {
             match part.form {
                 Form::Tiles(w) => {
-                    let (row_tiles, block_tokens, threads) = MATRIX_BLOCK;
-                    let grid = (
-                        (w.row_tiles as u32).div_ceil(row_tiles),
-                        (tokens as u32).div_ceil(block_tokens),
-                    );
+                    self.routes.count(&w, tokens, output.products());
+                    let machine = MatrixUnits {
+                        units: self.units as u32,
+                        warpgroups: self.machine.tuning().warpgroups,
+                    };
+                    let (kernel, launch) = matrix::cut(&w, tokens as u32, machine);
                     let args = MatrixArgs {
                         w,
                         x,
                         y: at,
                         tokens: tokens as i32,
-                        stride: stride as i32,
                         y_stride: y_stride as i32,
                         gated: i32::from(matches!(output, Output::Gated(_))),
                         gate: gate_kind(output),
-                        padding: 0,
                     };
-                    let launch = Launch {
-                        grid,
-                        threads,
-                        shared_bytes: 0,
-                        overlaps: false,
-                    };
-                    self.launch(matrix_kernel(w.bits), launch, &args)?;
+                    self.launch(kernel, launch, &args)?;
                 }
                 Form::Plain(w) => {
                     let args = PlainMatrixArgs {
@@ -269,7 +283,7 @@ impl Model {
                         x,
                         y: at,
                         tokens: tokens as i32,
-                        stride: stride as i32,
+                        stride: w.columns,
                         y_stride: y_stride as i32,
                         padding: 0,
                     };
@@ -335,17 +349,5 @@ fn vector_kernel(bits: i32) -> &'static str {
         6 => "vector_product_6",
         8 => "vector_product_8",
         _ => "vector_product_16",
-    }
-}
-
-fn matrix_kernel(bits: i32) -> &'static str {
-    match bits {
-        2 => "matrix_product_2",
-        3 => "matrix_product_3",
-        4 => "matrix_product_4",
-        5 => "matrix_product_5",
-        6 => "matrix_product_6",
-        8 => "matrix_product_8",
-        _ => "matrix_product_16",
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Tuning {
     pub(crate) vector_blocks_per_unit: u32,
     /// Threads of a block in attention and between products.
     pub(crate) threads: u32,
+    /// The kernels are built for warpgroups that multiply from shared memory.
+    pub(crate) warpgroups: bool,
 }
 
 /// A device and its one stream: what is queued runs in order.

@@ -12,8 +12,14 @@ mod builder;
 mod cache;
 mod context;
 mod machine;
+mod matrix;
 mod probe;
+#[cfg(test)]
+mod random_matrix;
+#[cfg(test)]
+mod random_products;
 mod rope;
+mod routes;
 mod rows;
 mod step;
 mod tiles;
@@ -23,4 +29,6 @@ mod weights;
 pub(crate) use args::args_sizes;
 pub(crate) use builder::GpuBuilder;
 pub(crate) use machine::{GraphId, HostWords, Launch, MARKS, Machine, Tuning};
+#[cfg(test)]
+pub(crate) use random_products::{Most, check as check_random_products};
 pub(crate) use tiles::Layout;

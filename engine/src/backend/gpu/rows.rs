@@ -88,12 +88,32 @@ impl RowStages<'_> {
         element_bytes(self.model.arithmetic)
     }
 
-    /// Elements between rows of a product's input.
+    /// Columns of a product's input, padding included.
     fn stride(&self, columns: usize) -> usize {
         match self.model.arithmetic {
             Arithmetic::Fast => padded(columns),
             Arithmetic::Float32 => columns,
         }
+    }
+
+    /// Room for a product's input of `columns` columns, zero where padding will be; returns its columns
+    /// with padding.
+    fn reserve(
+        &mut self,
+        of: fn(&mut RowBuffers) -> &mut Buffer,
+        columns: usize,
+    ) -> Result<usize, BackendError> {
+        let stride = self.stride(columns);
+        let bytes = self.rows * stride * self.element_bytes();
+        let buffer = of(self.buffers);
+        buffer.reserve(bytes)?;
+        if stride > columns {
+            // Where the last tile lies depends on the number of rows, so something else may lie there.
+            let tile = self.rows * padded(1) * element_bytes(self.model.arithmetic);
+            let last = buffer.address() + (bytes - tile) as u64;
+            self.model.machine.zero(last, tile)?;
+        }
+        Ok(stride)
     }
 
     fn first_row(&self) -> usize {
@@ -150,10 +170,7 @@ impl RowStages<'_> {
             return Ok(());
         }
         let linear = &self.model.linears[stage.linear.0];
-        let input = (
-            from(self.buffers).address(),
-            self.stride(linear.in_features),
-        );
+        let input = from(self.buffers).address();
         let output = (self.c(self.first_row()), self.hidden_size);
         self.model
             .matrix_product(linear, input, output, self.rows, Output::Store)?;
@@ -213,7 +230,7 @@ impl RowStages<'_> {
         let (logits, best) = (self.buffers.logits.address(), self.buffers.best.address());
         if self.model.arithmetic == Arithmetic::Float32 {
             self.fold(last, 1, Some(stage.norm))?;
-            let input = (self.buffers.normed.address(), self.hidden_size);
+            let input = self.buffers.normed.address();
             let output = (logits, head.out_features);
             self.model
                 .matrix_product(head, input, output, 1, Output::Store)?;
@@ -304,7 +321,7 @@ impl Stages for RowStages<'_> {
         self.fold(0, tokens, Some(stage.norm))?;
         let linear = &self.model.linears[stage.qkv.0];
         self.buffers.qkv.reserve(4 * tokens * linear.out_features)?;
-        let input = (self.buffers.normed.address(), self.stride(self.hidden_size));
+        let input = self.buffers.normed.address();
         let output = (self.buffers.qkv.address(), linear.out_features);
         self.model
             .matrix_product(linear, input, output, tokens, Output::Store)?;
@@ -327,9 +344,10 @@ impl Stages for RowStages<'_> {
             return Ok(());
         }
         let shape = stage.shape;
-        let stride = self.stride(shape.heads * shape.head_dim);
-        let bytes = self.rows * stride * self.element_bytes();
-        self.buffers.attended.reserve(bytes)?;
+        let stride = self.reserve(
+            |buffers| &mut buffers.attended,
+            shape.heads * shape.head_dim,
+        )?;
         let plan = &self.step.caches[stage.cache_kind];
         let seen = Seen::of(plan, self.step.first_position);
         let args = PrefillAttentionArgs {
@@ -350,9 +368,10 @@ impl Stages for RowStages<'_> {
             head_dim: shape.head_dim as i32,
         };
         let arithmetic = self.model.arithmetic;
+        let warpgroups = self.model.machine.tuning().warpgroups;
         if arithmetic == Arithmetic::Fast
-            && self.rows > 1
-            && let Some((kernel, launch)) = AttentionCut::tile_kernel(shape, self.rows)
+            && matches!(plan.view, KeyView::Ordered { .. })
+            && let Some((kernel, launch)) = AttentionCut::tile_kernel(shape, self.rows, warpgroups)
         {
             return self.model.launch(kernel, launch, &args);
         }
@@ -374,17 +393,14 @@ impl Stages for RowStages<'_> {
         self.fold(self.first_row(), self.rows, Some(stage.norm))?;
         let gated = &self.model.gated[stage.gate_up.0];
         let width = gated.out_features / 2;
-        let stride = self.stride(width);
-        self.buffers
-            .inner
-            .reserve(self.rows * stride * self.element_bytes())?;
-        let input = (self.buffers.normed.address(), self.stride(self.hidden_size));
+        self.reserve(|buffers| &mut buffers.inner, width)?;
+        let input = self.buffers.normed.address();
         let inner = self.buffers.inner.address();
         if self.model.arithmetic == Arithmetic::Fast {
             let output = Output::Gated(stage.activation);
             return self
                 .model
-                .matrix_product(gated, input, (inner, stride), self.rows, output);
+                .matrix_product(gated, input, (inner, 0), self.rows, output);
         }
         self.buffers.both.reserve(4 * self.rows * 2 * width)?;
         let both = (self.buffers.both.address(), 2 * width);
@@ -418,7 +434,7 @@ impl Stages for RowStages<'_> {
             return self.head_of_last_row(stage);
         }
         self.fold(0, rows, Some(stage.norm))?;
-        let input = (self.buffers.normed.address(), self.stride(self.hidden_size));
+        let input = self.buffers.normed.address();
         let logits = self.buffers.logits.address();
         let head = &self.model.linears[stage.head.0];
         self.model

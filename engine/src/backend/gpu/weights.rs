@@ -27,8 +27,6 @@ pub(crate) struct Linear {
     pub(crate) parts: Vec<Matrix>,
     /// Rows of all of them.
     pub(crate) out_features: usize,
-    /// Columns.
-    pub(crate) in_features: usize,
 }
 
 /// One matrix.
@@ -118,7 +116,6 @@ impl Linear {
         Ok(Self {
             parts: matrices,
             out_features: parts.iter().map(|part| part.out_features).sum(),
-            in_features: parts.first().map_or(0, |part| part.in_features),
         })
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn args_bytes(kernel: &str) -> usize {
 const UNITS: usize = 3;
 
 /// Dynamic shared memory that `cpu_sim.h` has.
-const SHARED_BYTES: u32 = 96 << 10;
+const SHARED_BYTES: u32 = 112 << 10;
 
 /// Words of an allocation that nothing may write to, at its end.
 const GUARD_WORDS: usize = 8;
@@ -159,6 +159,7 @@ impl Machine for SimMachine {
             wide_vector_threads: 96,
             vector_blocks_per_unit: 2,
             threads: 64,
+            warpgroups: self.layout == Layout::Nvidia,
         }
     }
 

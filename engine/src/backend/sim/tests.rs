@@ -1,11 +1,28 @@
 //! The kernels one by one on fibers, in both fragment layouts and several schedules, against float64.
 
-use crate::backend::sim::machine::args_bytes;
+use std::sync::Arc;
+
+use crate::backend::gpu::{Layout, Machine, Most, check_random_products};
+use crate::backend::sim::machine::{SimMachine, args_bytes};
 
 #[test]
 fn both_sides_agree_on_the_size_of_every_argument() {
     use crate::backend::gpu::args_sizes;
     for (kernel, bytes) in args_sizes() {
         assert_eq!(args_bytes(kernel), bytes, "{kernel}");
+    }
+}
+
+#[test]
+fn products_of_random_shapes_are_those_of_the_dequantiser() {
+    for (layout, order) in [(Layout::Nvidia, 3), (Layout::Rdna3, 4)] {
+        let machine: Arc<dyn Machine> = Arc::new(SimMachine::new(layout, order));
+        let most = Most {
+            cases: 40,
+            rows: 70,
+            groups: 3,
+            tokens: 40,
+        };
+        check_random_products(&machine, most);
     }
 }

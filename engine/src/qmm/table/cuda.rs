@@ -1,14 +1,16 @@
-//! NVIDIA GPUs: a vector kernel, a fused tile, and above a number of rows the library.
+//! NVIDIA GPUs: a vector kernel and a fused tile.
 
 use crate::qmm::problem::Problem;
 use crate::qmm::profiles::CudaProfile;
 use crate::qmm::route::Route;
-use crate::qmm::threshold::{CUDA_DEQUANT_MIN_M, QMV_MAX_M};
+use crate::qmm::threshold::QMV_MAX_M;
 
 /// The route of `problem`.
-pub(in crate::qmm) fn choose(problem: &Problem, device: &CudaProfile) -> Route {
-    let dequant = problem.is_affine() && device.blas;
-    if dequant && (!problem.transpose || problem.m >= CUDA_DEQUANT_MIN_M) {
+///
+/// No number of rows leaves the fused tile, because there is no other kernel for many rows: a library
+/// would be a tenth to a quarter faster on an H200 and is not required (docs/adr/0029).
+pub(in crate::qmm) fn choose(problem: &Problem, _device: &CudaProfile) -> Route {
+    if !problem.transpose {
         return Route::DequantGemm;
     }
     match (problem.m, problem.is_single()) {
@@ -21,21 +23,17 @@ pub(in crate::qmm) fn choose(problem: &Problem, device: &CudaProfile) -> Route {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::qmm::problem::{Float, Mode};
+    use crate::qmm::problem::Float;
 
     #[test]
-    fn the_library_takes_over_where_bytes_stop_to_matter() {
+    fn one_row_streams_and_many_are_tiled() {
         let device = CudaProfile {
             architecture: "sm_90",
-            blas: true,
         };
         let route = |m| choose(&Problem::linear((m, 64, 64), Float::Bf16, 4, 64), &device);
         assert_eq!(route(1), Route::Qmv);
         assert_eq!(route(QMV_MAX_M), Route::BatchedQmv);
-        assert_eq!(route(CUDA_DEQUANT_MIN_M - 1), Route::Tiled);
-        assert_eq!(route(CUDA_DEQUANT_MIN_M), Route::DequantGemm);
-        let mut mxfp4 = Problem::linear((512, 64, 64), Float::Bf16, 4, 32);
-        mxfp4.mode = Mode::Mxfp4;
-        assert_eq!(choose(&mxfp4, &device), Route::Tiled);
+        assert_eq!(route(QMV_MAX_M + 1), Route::Tiled);
+        assert_eq!(route(4096), Route::Tiled);
     }
 }

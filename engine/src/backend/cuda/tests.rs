@@ -1,0 +1,49 @@
+//! The kernels one by one on the GPU of this machine, where there is one.
+
+use std::sync::Arc;
+
+use crate::backend::cuda::driver::CudaMachine;
+use crate::backend::cuda::open::require;
+use crate::backend::gpu::{Machine, Most, check_random_products};
+
+/// `None` where there is no GPU, which is then said.
+fn machine() -> Option<Arc<dyn Machine>> {
+    let opened = require().map_err(|error| error.to_string());
+    match opened.and_then(|()| CudaMachine::open().map_err(|error| error.to_string())) {
+        Ok(machine) => Some(Arc::new(machine)),
+        Err(error) => {
+            assert!(error.contains("not available"), "{error}");
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn products_of_random_shapes_are_those_of_the_dequantiser() {
+    let Some(machine) = machine() else {
+        return;
+    };
+    let most = Most {
+        cases: 200,
+        rows: 420,
+        groups: 6,
+        tokens: 200,
+    };
+    check_random_products(&machine, most);
+}
+
+/// For `compute-sanitizer`, which is a hundred times slower.
+#[test]
+fn a_few_small_products() {
+    let Some(machine) = machine() else {
+        return;
+    };
+    let most = Most {
+        cases: 12,
+        rows: 300,
+        groups: 3,
+        tokens: 170,
+    };
+    check_random_products(&machine, most);
+}
