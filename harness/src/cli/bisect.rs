@@ -16,6 +16,7 @@ use super::{project, report_files, run};
 use crate::analysis::bisection::{Commit, Measured, Next, likeliest, next, posterior, strongest};
 use crate::analysis::from_record::analyse;
 use crate::exit_code;
+use crate::experiment::expand::expand_env;
 use crate::experiment::load;
 use crate::experiment::model::Experiment;
 use crate::record::reader::{self, Record};
@@ -139,10 +140,14 @@ impl<'a> Search<'a> {
     fn new(arguments: &'a BisectArgs) -> anyhow::Result<Self> {
         let experiment = load::load(&arguments.file)?.experiment;
         let root = project::root_of(&arguments.file);
-        let source = experiment
-            .source
-            .as_ref()
-            .map(|source| root.join(&source.repo));
+        let source = match &experiment.source {
+            Some(source) => {
+                let repo = expand_env(&source.repo, &|name| std::env::var(name).ok())
+                    .map_err(|error| SessionError::Usage(format!("source.repo: {error}")))?;
+                Some(root.join(repo))
+            }
+            None => None,
+        };
         let repository = source.filter(|path| path.is_dir()).ok_or_else(|| {
             SessionError::Usage("source.repo: expected a folder of this machine to bisect".into())
         })?;
