@@ -38,9 +38,9 @@ P
 
 both="NV RDNA3"
 plant "$both" "partial products read before they are written" linear_vector.h \
-    's.replace("        block_sync();\n        if (TID_X < TILE_ROWS) write_row", "        if (TID_X < TILE_ROWS) write_row")'
+    's.replace("    block_sync();\n    Best best", "    Best best")'
 plant "$both" "inputs read before they are staged" row_input.h \
-    's.replace("    }\n    block_sync();\n}", "    }\n}")'
+    's.replace("padded, s);\n    block_sync();\n}", "padded, s);\n}")'
 plant "$both" "keys overwritten while they are read" attention_tiles.h \
     's.replace("        block_sync();\n        load_key_tile", "        load_key_tile", 1)'
 plant "$both" "results that do not shrink with the maximum" attention_tiles.h \
@@ -67,9 +67,13 @@ plant NV "columns of values looked for in the wrong tile" attention_warpgroup.h 
     's.replace("multiply_columns<DIM>(out, p[t], values, t, GROUP_KEYS)", "multiply_columns<DIM>(out, p[t], values, t, 32)")'
 plant NV "the edge of a tile of keys not masked" attention_warpgroup.h 's.replace("if (edge)", "if (false)")'
 plant "$both" "new key used before it is finished" attention_decode.h \
-    's.replace("new_v[i] = v_in[i];\n    }\n    block_sync();", "new_v[i] = v_in[i];\n    }")'
-plant "$both" "warps merged before all have written" attention_decode.h \
-    's.replace("mine[DIM + 1] = w.sum[g]; }\n    }\n    block_sync();", "mine[DIM + 1] = w.sum[g]; }\n    }")'
+    's.replace("v_in[i] : 0.0f;\n    }\n    block_sync();", "v_in[i] : 0.0f;\n    }")'
+plant "$both" "walkers merged before all have written" attention_decode.h \
+    's.replace("out[e] = w.out[g][e] * shrink;\n    }\n    block_sync();", "out[e] = w.out[g][e] * shrink;\n    }")'
+plant "$both" "largest scores read before all have written" attention_decode.h \
+    's.replace("tops[g * WALKERS + mine] = w.most[g];\n    block_sync();", "tops[g * WALKERS + mine] = w.most[g];")'
+plant "$both" "row of the new token taken by every walker of a warp" attention_decode.h \
+    's.replace("lane_id() < LANES ? score[g] : NO_SCORE", "score[g]")'
 plant "$both" "before-image taken after the append" heads.h \
     's.replace("        if (saved) saved[i] = row[i];\n        store_as(row + i, head[i]);", "        store_as(row + i, head[i]);\n        if (saved) saved[i] = row[i];")'
 plant "$both" "counter of splits left as it is" attention_decode.h \
@@ -79,11 +83,27 @@ plant "$both" "new row seen twice" attention_decode.h \
 plant "$both" "ring that does not go round" attend.h \
     's.replace("slot < ring.slots ? slot : slot - ring.slots", "slot")'
 plant "$both" "maximum of splits ignored" attention_decode.h \
-    's.replace("fast_exp2(load_fresh(p + (long)s * width) - top)", "1.0f")'
+    's.replace("scores[r].x = fast_exp2(scores[r].x - top);", "scores[r].x = 1.0f;")'
+plant "$both" "splits beyond one round of loads forgotten" attention_decode.h \
+    's.replace("if (first) parts = load_split_parts(p, width, first, splits);", "")'
+plant "$both" "rows behind the first ones of a warp forgotten" attention_decode.h \
+    's.replace("if (goes_on) load_rows<E, LANES, N>(rows.k, c.k, c, next, end);", "")'
 plant "$both" "window one row too wide" attention_prefill.h 's.replace("i + a.oldest", "i + a.oldest - 1")'
 plant "$both" "causal edge one row too far" attention_prefill.h 's.replace("i + a.newest + 1", "i + a.newest + 2")'
-plant "$both" "offset of codes forgotten" linear_vector.h \
-    's.replace("(k.bias - CODE_OFFSET(BITS) * k.scale) * (sums[0]", "k.bias * (sums[0]")'
+plant "$both" "low parts of inputs forgotten" parts.h \
+    's.replace("256 * c.v[2 * i] + c.v[2 * i + 1]", "256 * c.v[2 * i]").replace("lane_id() & 1 ? c.v[i] :", "lane_id() & 1 ? 0 :")'
+plant "$both" "inputs of one tile meet the codes of the next" linear_vector.h \
+    's.replace("given_tile() == j ? mine", "given_tile() == (j ^ 1) ? mine")'
+plant "$both" "sums of other tiles of the unit counted too" linear_vector.h \
+    's.replace("given_tile() == j ? mine : s.zeros", "mine")'
+plant "$both" "low parts without their sign" parts.h 's.replace("(x[j] + 128) >> 8", "x[j] >> 8")'
+plant "$both" "factor of a norm forgotten" linear_vector.h 's.replace("return total * f.factor", "return total")'
+plant "$both" "second piece of a row forgotten" row_input.h 's.replace("c.v[j] += rest.v[j];", ";")'
+plant "$both" "bias in both pieces of a row" linear_vector.h 's.replace("a.w.bias && begins ?", "a.w.bias ?")'
+plant "$both" "second piece left as it was where there is none" linear_vector.h \
+    's.replace("if (a.y_rest && begins && ends) a.y_rest[row] = 0.0f;", "")'
+plant "$both" "row tile that ends with a warp is not written" linear_vector.h \
+    's.replace("if (at.unit == 0 || left == 1) leave_rows", "if (at.unit == 0) leave_rows")'
 plant "$both" "second sum of a group of 64 forgotten" linear_vector.h 's.replace("(sums[0] + sums[1])", "sums[0]")'
 plant "$both" "codes that straddle words lose their high bits" fragments.h \
     's.replace("if (shift + BITS > 32) value |=", "if (false) value |=")'
@@ -99,9 +119,9 @@ plant "$both" "rotation the other way round" heads.h 's.replace("a * angle.x - b
 plant "$both" "shuffle that some lanes skip" linear_plain.h \
     's.replace("    sum = warp_sum(sum);", "    if (lane_id() < 24) sum = warp_sum(sum);")'
 plant "$both" "barrier that some warps skip" linear_vector.h \
-    's.replace("        block_sync();\n        if (TID_X < TILE_ROWS) write_row", "        if (TID_X < 32) block_sync();\n        if (TID_X < TILE_ROWS) write_row")'
+    's.replace("    block_sync();\n    Best best", "    if (TID_X < 32) block_sync();\n    Best best")'
 plant NV "read beyond the end of the weights" linear_vector.h \
-    's.replace("if (tile < w.column_tiles) load_tile", "load_tile")' \
+    's.replace("if (left > AHEAD) {", "{")' \
     "-fsanitize=address -DSIM_UCONTEXT"
 plant NV "write beyond the last row" linear_matrix.h \
     's.replace("if (token < a.tokens && row < a.w.rows)", "if (row < a.w.rows)")' "-fsanitize=address -DSIM_UCONTEXT"

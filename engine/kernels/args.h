@@ -58,10 +58,21 @@ struct BeginArgs {
 struct RowInput {
     const float* x;
     const float* c;      // null: x' = x
+    const float* c_rest; // what is to be added to c, or null
     const float* c_norm; // null: c as it is
     float* x_out;        // null: not written
     const float* norm;   // null: x' as it is
-    float c_eps, eps;
+    float c_eps, eps, one_over_columns;
+    int padding;
+};
+
+struct Divisor { int value; float reciprocal; };
+
+// Units of a product (linear_vector.h) and who has them. Blocks have block_steps steps each, the first
+// larger_blocks one more; a step is a unit or a row tile.
+struct UnitShares {
+    Divisor row_tile_units, warp_units;
+    int step_units, block_steps, larger_blocks, padding;
 };
 
 enum VectorOutput { OUT_STORE = 0, OUT_GATED = 1, OUT_BEST = 2 };
@@ -70,8 +81,10 @@ struct Best { float value; u32 id; };
 struct VectorArgs {
     TileMatrix w;
     RowInput in;
-    float* y;   // OUT_GATED: [rows / 2], gate rows and up rows alternate by eights
-    Best* best; // OUT_BEST: [blocks]
+    float* y;      // OUT_GATED: [rows / 2], gate rows and up rows alternate by eights
+    float* y_rest; // not null: row tiles may have two blocks, and y + y_rest is the result; OUT_STORE only
+    Best* best;    // OUT_BEST: [blocks]
+    UnitShares shares;
     int output, gate;
 };
 
@@ -93,7 +106,7 @@ struct DecodeAttentionArgs {
     u32* arrived;    // [gridDim.y], zero between launches
     const float *q_norm, *k_norm; // null: none
     float q_eps, k_eps, scale;
-    int layer, kind, rope, heads, kv_heads, head_dim, padding;
+    int layer, kind, rope, heads, kv_heads, head_dim, least_rows; // of a split
 };
 
 struct ReadProbeArgs { const void* from; u32* sum; long count; }; // pieces of 16 bytes

@@ -30,8 +30,7 @@ template <int E> DEV void load_elements(const bf16_t* p, float* out) {
     for (int e = 0; e < E / 2; e++) { out[2 * e] = low(words[e]); out[2 * e + 1] = high(words[e]); }
 }
 
-template <int E, int G> DEV void start_walk(Walk<E, G>& w, const float* queries, int query_stride, int heads, int head_dim, float scale) {
-    int at = lane_id() * E;
+template <int E, int G> DEV void start_walk(Walk<E, G>& w, const float* queries, int query_stride, int heads, int head_dim, float scale, int at) {
 #pragma unroll
     for (int g = 0; g < G; g++) {
         w.most[g] = NO_SCORE;

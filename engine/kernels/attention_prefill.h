@@ -37,7 +37,7 @@ template <class T, int E, int G> DEV void prefill_attention(const PrefillAttenti
     int i = a.first_token + token;
     int lo = most(0, i + a.oldest), hi = least(a.rows, i + a.newest + 1);
     Walk<E, G> w;
-    start_walk(w, a.qkv + ((long)i * (a.heads + 2 * a.kv_heads) + first_head) * dim, dim, heads, dim, a.scale);
+    start_walk(w, a.qkv + ((long)i * (a.heads + 2 * a.kv_heads) + first_head) * dim, dim, heads, dim, a.scale, lane_id() * E);
     long row_stride = (long)a.kv_heads * dim;
     walk_rows<T, E, G>(w, (const T*)a.cache.k + kv_head * dim, (const T*)a.cache.v + kv_head * dim, row_stride, Ring{a.oldest_slot, a.ring_slots}, lo, hi, 1, dim);
 #pragma unroll

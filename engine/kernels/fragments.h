@@ -153,7 +153,18 @@ DEV void mma_vector(Acc& c, const FragA& a, const FragB& b) { mma(c, a, b); }
 // by writing it into the significand. 16 bits are bf16 weights, which are no codes.
 #define CODE_OFFSET(BITS) ((BITS) < 8 ? 128.0f : 0.0f)
 
-// Eight codes of a lane's stream as four registers of two.
+// Eight codes of a lane's stream.
+template <int BITS> DEV void codes_of_eight(const u32* words, int eight, u32* q) {
+#pragma unroll
+    for (int p = 0; p < 8; p++) {
+        int bit = (eight * 8 + p) * BITS, word = bit / 32, shift = bit % 32;
+        u32 value = words[word] >> shift;
+        if (shift + BITS > 32) value |= words[word + 1] << (32 - shift);
+        q[p] = value & ((1u << BITS) - 1);
+    }
+}
+
+// The same as four registers of two.
 template <int BITS> DEV void unpack8(const u32* words, int eight, u32* out) {
     if (BITS == 16) {
 #pragma unroll
@@ -163,13 +174,7 @@ template <int BITS> DEV void unpack8(const u32* words, int eight, u32* out) {
         for (int j = 0; j < 4; j++) out[j] = ((words[eight] >> (4 * j)) & 0x000f000fu) | 0x43004300u;
     } else {
         u32 q[8];
-#pragma unroll
-        for (int p = 0; p < 8; p++) {
-            int bit = (eight * 8 + p) * BITS, word = bit / 32, shift = bit % 32;
-            u32 value = words[word] >> shift;
-            if (shift + BITS > 32) value |= words[word + 1] << (32 - shift);
-            q[p] = value & ((1u << BITS) - 1);
-        }
+        codes_of_eight<BITS>(words, eight, q);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             if (BITS == 8) out[j] = (f2u((float)q[j]) >> 16) | (f2u((float)q[j + 4]) & 0xffff0000u);

@@ -1,180 +1,251 @@
 // A product with one row, y = W x: decode.
 //
-// A block takes row tiles in turn and its warps split the columns, so that enough loads are in
-// flight; partial products meet in shared memory and are added in a fixed order. Codes go to the
-// matrix unit as they are; with S the sum of a group's inputs,
-// y = sum over groups of scale (raw - offset S) + bias S.
+// Tiles are counted row tile by row tile, four at a time (a unit), in the order in which they lie in
+// memory. A block has a share of the units, a warp a share of the block's, so each warp reads one
+// piece of memory from end to end and waits for nobody meanwhile; what warps found of a row tile
+// meets in shared memory at the end and is added up in a fixed order.
+//
+// Where whole row tiles would leave multiprocessors idle, shares of blocks end inside row tiles, too.
+// Such a row tile has two blocks (there are at least as many row tiles as blocks), which leave a piece
+// each, and whoever reads the result adds them.
+//
+// With S the sum of a group's inputs, y = sum over groups of scale (codes x) + bias S.
 #pragma once
 #include "gate.h"
 #include "row_input.h"
+#include "shares.h"
 #include "weights.h"
 
-// Tiles of a warp that are on their way at once: what memory latency wants, as far as registers allow.
-#if defined(KPORT_RDNA3)
-#define TILES_AHEAD(BITS) ((BITS) <= 4 ? 2 : 1)
-#else
-#define TILES_AHEAD(BITS) ((BITS) <= 4 ? 5 : (BITS) <= 8 ? 3 : 1)
-#endif
+// A multiprocessor has room for one block of a product, with the registers that this leaves: many
+// warps, because each is a long chain of dependent instructions.
+#define VECTOR_THREADS 640
+// Units of a warp that are on their way at once.
+#define UNITS_AHEAD(BITS) ((BITS) <= 4 ? 2 : 1)
+#define TILES_OF_UNIT(BITS) ((BITS) == 16 ? 1 : UNIT_TILES)
 
-// A tile in registers: the lane's codes, and where it is.
-template <int BITS> struct Tile {
-    u32 words[LANE_WORDS(BITS)];
+// A unit in registers: the lane's codes, and scales of the tile whose sums it holds.
+template <int BITS> struct Unit {
+    u32 words[TILES_OF_UNIT(BITS)][LANE_WORDS(BITS)];
     u32 scales[VECTOR_ACCS]; // of the tile's first group; float32 ones are read when they are used
 };
 
-// Next of a warp's tiles: through the columns of a row tile, then on to the block's next row tile.
-struct TileCursor { int row_tile, tile; };
-DEV bool is_end(const TileMatrix& w, TileCursor c) { return c.row_tile >= w.row_tiles; }
-
-template <int BITS, bool USUAL> DEV void load_tile(const TileMatrix& w, int row_tile, int tile, Tile<BITS>& t) {
-    load_codes<BITS>(w.codes + ((long)row_tile * w.column_tiles + tile) * TILE_WORDS(BITS), t.words);
-    if (BITS == 16 || (!USUAL && w.scale_kind == SCALE_F32)) return;
-    int pair = scale_index(w, row_tile, tile * TILE_COLUMNS);
-#pragma unroll
-    for (int i = 0; i < VECTOR_ACCS; i++) t.scales[i] = ((const u32*)w.scales)[pair + acc_row(VECTOR_ACC(i))];
+struct Place { int row_tile, unit; };
+DEV void go_on(Place& at, int units) {
+    if (++at.unit < units) return;
+    at.unit = 0;
+    at.row_tile++;
 }
 
-// Adds one tile to the lane's rows of column 0.
-template <int BITS, bool USUAL>
-DEV void add_tile(const TileMatrix& w, const Tile<BITS>& t, int row_tile, int column_tile, const StagedRow& s, float* y) {
-    const bf16_t* x = s.x + column_tile * TILE_COLUMNS;
-    const float* sums = s.sums + column_tile * (TILE_COLUMNS / SUM_COLUMNS);
+template <int BITS> DEV void load_codes_once(const u32* tile, u32* words) {
+    if (LANE_WORDS(BITS) % 4) return load_codes<BITS>(tile, words);
+#pragma unroll
+    for (int i = 0; i < LANE_WORDS(BITS) / 4; i++) {
+        U4 v = load_once((const U4*)(tile + TILE_LANE * LANE_WORDS(BITS)) + i);
+        words[4 * i] = v.x; words[4 * i + 1] = v.y; words[4 * i + 2] = v.z; words[4 * i + 3] = v.w;
+    }
+}
+
+// USUAL: see is_usual; whole units and no columns beyond them, too.
+template <int BITS, bool USUAL> DEV void load_unit(const TileMatrix& w, Place at, Unit<BITS>& u) {
+    const int TILES = TILES_OF_UNIT(BITS);
+    int first = at.unit * TILES, tiles = USUAL ? TILES : least(TILES, w.column_tiles - first);
+    const u32* tile = w.codes + ((long)at.row_tile * w.column_tiles + first) * TILE_WORDS(BITS);
+#pragma unroll
+    for (int j = 0; j < TILES; j++) {
+        if (USUAL || j < tiles) load_codes_once<BITS>(tile + j * TILE_WORDS(BITS), u.words[j]);
+        else
+#pragma unroll
+            for (int i = 0; i < LANE_WORDS(BITS); i++) u.words[j][i] = 0;
+    }
+    if (BITS == 16 || (!USUAL && w.scale_kind == SCALE_F32) || held_tile() >= tiles) return;
+    const u32* pairs = (const u32*)w.scales + scale_index(w, at.row_tile, (first + held_tile()) * TILE_COLUMNS);
+#pragma unroll
+    for (int i = 0; i < VECTOR_ACCS; i++) u.scales[i] = load_once(pairs + acc_row(VECTOR_ACC(i)));
+}
+
+// Adds a tile of bf16 weights to the lane's rows.
+DEV void add_weights(const Unit<16>& u, int tile, const StagedRow& s, float* y) {
     Acc raw[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
 #pragma unroll
         for (int i = 0; i < 8; i++) raw[h].v[i] = 0.0f;
         FragB even, odd;
-        load_x_pair(x, 0, h, even, odd);
-        mma_vector(raw[h], operand<BITS>(t.words, 2 * h), even);
-        mma_vector(raw[h], operand<BITS>(t.words, 2 * h + 1), odd);
+        load_x_pair((const bf16_t*)s.x + tile * TILE_COLUMNS, 0, h, even, odd);
+        mma_vector(raw[h], operand<16>(u.words[0], 2 * h), even);
+        mma_vector(raw[h], operand<16>(u.words[0], 2 * h + 1), odd);
     }
+#pragma unroll
+    for (int i = 0; i < VECTOR_ACCS; i++) y[i] += raw[0].v[VECTOR_ACC(i)] + raw[1].v[VECTOR_ACC(i)];
+}
+
+// Counts of a unit's tiles side by side, one for each half of the columns.
+template <int BITS> DEV void count_unit(const Unit<BITS>& u, int first, const StagedRow& s, Counts* raw) {
+    const unsigned char* mine = s.x + (first + given_tile()) * TILE_PART_BYTES + part_place();
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+#pragma unroll
+        for (int i = 0; i < (int)(sizeof(raw->v) / sizeof(int)); i++) raw[half].v[i] = 0;
+#pragma unroll
+    for (int j = 0; j < UNIT_TILES; j++) {
+        BytesB x[BYTE_STEPS];
+        load_parts(given_tile() == j ? mine : s.zeros, x);
+#pragma unroll
+        for (int step = 0; step < BYTE_STEPS; step++)
+            mma_bytes(raw[step / (BYTE_STEPS / 2)], bytes_operand<BITS>(u.words[j], step), x[step]);
+    }
+}
+
+// Adds a unit of codes to the lane's rows: only the tile whose sums the lane holds.
+template <int BITS, bool USUAL>
+DEV void add_codes(const TileMatrix& w, const Unit<BITS>& u, Place at, const StagedRow& s, float* y) {
+    int first = at.unit * UNIT_TILES, tile = first + held_tile();
+    Counts raw[2];
+    count_unit<BITS>(u, first, s, raw);
+    if (held_tile() >= (USUAL ? UNIT_TILES : least(UNIT_TILES, w.column_tiles - first))) return;
+    F4 input = *(const F4*)(s.tiles + 4 * tile);
+    float unit = input.v[2], sums[2] = {input.v[0], input.v[1]};
+    if (!counts_once()) sums[0] = sums[1] = 0.0f;
 #pragma unroll
     for (int i = 0; i < VECTOR_ACCS; i++) {
-        float first = raw[0].v[VECTOR_ACC(i)], second = raw[1].v[VECTOR_ACC(i)];
-        if (BITS == 16) {
-            y[i] += first + second;
-            continue;
-        }
+        int low_half = joined(raw[0], i), high_half = joined(raw[1], i);
         if (USUAL) {
-            float scale = low(t.scales[i]), bias = high(t.scales[i]);
-            y[i] += scale * (first + second) + (bias - CODE_OFFSET(BITS) * scale) * (sums[0] + sums[1]);
+            y[i] += low(u.scales[i]) * unit * (float)(low_half + high_half) + high(u.scales[i]) * (sums[0] + sums[1]);
             continue;
         }
-        int pair = scale_index(w, row_tile, column_tile * TILE_COLUMNS) + acc_row(VECTOR_ACC(i));
-        Scale k = w.scale_kind == SCALE_F32 ? read_scale(w.scales, SCALE_F32, pair) : scale_of(t.scales[i], w.scale_kind);
-        if (w.group == SUM_COLUMNS) {
-            y[i] += k.scale * first + (k.bias - CODE_OFFSET(BITS) * k.scale) * sums[0];
-            k = read_scale(w.scales, w.scale_kind, pair + TILE_ROWS);
-            y[i] += k.scale * second + (k.bias - CODE_OFFSET(BITS) * k.scale) * sums[1];
-        } else {
-            y[i] += k.scale * (first + second) + (k.bias - CODE_OFFSET(BITS) * k.scale) * (sums[0] + sums[1]);
-        }
+        int pair = scale_index(w, at.row_tile, tile * TILE_COLUMNS) + acc_row(VECTOR_ACC(i));
+        Scale k = w.scale_kind == SCALE_F32 ? read_scale(w.scales, SCALE_F32, pair) : scale_of(u.scales[i], w.scale_kind);
+        y[i] += k.scale * unit * (float)low_half + k.bias * sums[0];
+        if (w.group < TILE_COLUMNS) k = read_scale(w.scales, w.scale_kind, pair + TILE_ROWS);
+        y[i] += k.scale * unit * (float)high_half + k.bias * sums[1];
     }
 }
 
-// A batch of a warp's tiles of one row tile, from `tile` on.
-template <int BITS> struct Batch { Tile<BITS> tiles[TILES_AHEAD(BITS)]; };
-
-template <int BITS, bool USUAL> DEV void load_batch(const TileMatrix& w, TileCursor at, Batch<BITS>& b) {
-    int warps = BDIM_X / WARP;
-    if (is_end(w, at)) return;
+// What the warp found of a row tile goes to shared memory.
+template <int BITS> DEV void leave_rows(float* y, float* part) {
 #pragma unroll
-    for (int i = 0; i < TILES_AHEAD(BITS); i++) {
-        int tile = at.tile + i * warps;
-        if (tile < w.column_tiles) load_tile<BITS, USUAL>(w, at.row_tile, tile, b.tiles[i]);
+    for (int i = 0; i < VECTOR_ACCS; i++) {
+        float total = y[i];
+        if (BITS != 16)
+#pragma unroll
+            for (int m = 1; m < VECTOR_LANES; m *= 2) total += shfl_xor(total, m);
+        if (holds_vector()) part[acc_row(VECTOR_ACC(i))] = total;
+        y[i] = 0.0f;
     }
 }
 
-template <int BITS> DEV TileCursor next_batch(const TileMatrix& w, TileCursor at) {
-    int warps = BDIM_X / WARP;
-    at.tile += TILES_AHEAD(BITS) * warps;
-    if (at.tile < w.column_tiles) return at;
-    return TileCursor{at.row_tile + GDIM_X, TID_X / WARP};
-}
+// A block's share of the units and what its warps left: part [row tile of the block + warp] has what
+// that warp found of that row tile.
+struct Found { Share units; const float* parts; int first_row_tile; float factor; };
 
-DEV float row_total(const float* part, int row) {
+DEV float row_total(const VectorArgs& a, const Found& f, int row_tile, int row) {
+    int units = a.shares.row_tile_units.value, lo = most(row_tile * units - f.units.first, 0);
+    int hi = least((row_tile + 1) * units, f.units.end) - f.units.first;
+    int first = divide(lo, a.shares.warp_units).whole, last = divide(hi - 1, a.shares.warp_units).whole;
+    const float* part = f.parts + (row_tile - f.first_row_tile) * TILE_ROWS + row;
     float total = 0.0f;
-    for (int warp = 0; warp < BDIM_X / WARP; warp++) total += part[warp * TILE_ROWS + row];
-    return total;
+#pragma unroll 1
+    for (int warp = first; warp <= last; warp++) total += part[warp * TILE_ROWS];
+    return total * f.factor;
 }
 
 DEV bool better(float value, u32 id, Best than) {
     return value > than.value || (value == than.value && id < than.id);
 }
 
-// What a thread below 16 does with its row of a finished tile.
-DEV void write_row(const VectorArgs& a, const float* part, int row_tile, Best& best) {
-    int row = row_tile * TILE_ROWS + TID_X;
-    float y = row_total(part, TID_X) + (a.w.bias ? a.w.bias[row] : 0.0f);
+DEV void write_row(const VectorArgs& a, const Found& f, int row_tile, int in_tile, Best& best) {
+    int row = row_tile * TILE_ROWS + in_tile;
+    // The block with the beginning of a row tile writes to y; bias comes once.
+    int units = a.shares.row_tile_units.value;
+    bool begins = row_tile * units >= f.units.first, ends = (row_tile + 1) * units <= f.units.end;
+    float y = row_total(a, f, row_tile, in_tile) + (a.w.bias && begins ? a.w.bias[row] : 0.0f);
     if (a.output == OUT_GATED) {
-        if (TID_X >= 8) return;
-        float up = row_total(part, TID_X + 8) + (a.w.bias ? a.w.bias[row + 8] : 0.0f);
-        int out = row_tile * 8 + TID_X;
+        if (in_tile >= 8) return;
+        float up = row_total(a, f, row_tile, in_tile + 8) + (a.w.bias ? a.w.bias[row + 8] : 0.0f);
+        int out = row_tile * 8 + in_tile;
         if (out < a.w.rows / 2) a.y[out] = gated(a.gate, y, up);
-    } else if (row < a.w.rows) {
-        a.y[row] = y;
-        if (a.output == OUT_BEST && better(y, (u32)row, best)) best = Best{y, (u32)row};
+        return;
     }
+    if (row >= a.w.rows) return;
+    if (begins) a.y[row] = y;
+    else a.y_rest[row] = y;
+    if (a.y_rest && begins && ends) a.y_rest[row] = 0.0f;
+    if (a.output == OUT_BEST && better(y, (u32)row, best)) best = Best{y, (u32)row};
 }
 
-// USUAL: see is_usual.
+DEV Best best_of_warp(Best best) {
+#pragma unroll
+    for (int m = 1; m < WARP; m *= 2) {
+        Best other = {shfl_xor(best.value, m), f2u(shfl_xor(u2f(best.id), m))};
+        if (better(other.value, other.id, best)) best = other;
+    }
+    return best;
+}
+// The best of the block's threads; `scratch` holds a pair a warp.
+DEV Best best_of_block(Best best, Best* scratch) {
+    best = best_of_warp(best);
+    if (lane_id() == 0) scratch[TID_X / WARP] = best;
+    block_sync();
+    return best_of_warp(scratch[least(lane_id(), BDIM_X / WARP - 1)]);
+}
+
 template <int BITS, bool USUAL> DEV void vector_product(const VectorArgs& a) {
     DYNAMIC_SHARED(shared);
+    const int AHEAD = UNITS_AHEAD(BITS);
     StagedRow s = staged_row(shared, a.w.column_tiles);
-    int warps = BDIM_X / WARP, warp = TID_X / WARP, part_floats = warps * TILE_ROWS;
     float* parts = behind(s);
+    int columns = USUAL ? a.w.column_tiles * TILE_COLUMNS : a.w.columns;
+    int warp = warp_of_block(), units = a.shares.row_tile_units.value;
+    Share block = share_of(a.shares.block_steps, a.shares.larger_blocks, a.shares.step_units, BID_X);
+    int first = block.first + warp * a.shares.warp_units.value, count = least(block.end - first, a.shares.warp_units.value);
     // Weights depend on no other kernel, so they are asked for before it is waited for.
-    Batch<BITS> next;
-    TileCursor at = {BID_X, warp};
-    load_batch<BITS, USUAL>(a.w, at, next);
+    Quotient begin = divide(first, a.shares.row_tile_units);
+    Place at = {begin.whole, begin.rest}, next = at;
+    Unit<BITS> ahead[AHEAD];
+#pragma unroll
+    for (int d = 0; d < AHEAD; d++)
+        if (d < count) { load_unit<BITS, USUAL>(a.w, next, ahead[d]); go_on(next, units); }
+    NormWeights norms = load_norms(a.in, eight_of(0), columns);
     wait_previous_kernel();
     allow_next_kernel();
-    stage_row(a.in, a.w.columns, a.w.column_tiles, s);
-    Best best = {-3.4e38f, 0xffffffffu};
-    int buffer = 0;
-    for (int row_tile = BID_X; row_tile < a.w.row_tiles; row_tile += GDIM_X, buffer ^= 1) {
-        float y[VECTOR_ACCS];
+    stage_row<BITS != 16>(a.in, norms, columns, a.w.column_tiles, s);
+    int first_row_tile = divide(block.first, a.shares.row_tile_units).whole;
+    float y[VECTOR_ACCS];
 #pragma unroll
-        for (int i = 0; i < VECTOR_ACCS; i++) y[i] = 0.0f;
-        for (int tile = warp; tile < a.w.column_tiles; tile += TILES_AHEAD(BITS) * warps) {
-            Batch<BITS> current = next;
-            at = next_batch<BITS>(a.w, at);
-            load_batch<BITS, USUAL>(a.w, at, next);
+    for (int i = 0; i < VECTOR_ACCS; i++) y[i] = 0.0f;
+    for (int done = 0; done < count; done += AHEAD) {
 #pragma unroll
-            for (int i = 0; i < TILES_AHEAD(BITS); i++)
-                if (tile + i * warps < a.w.column_tiles) add_tile<BITS, USUAL>(a.w, current.tiles[i], row_tile, tile + i * warps, s, y);
+        for (int d = 0; d < AHEAD; d++) {
+            int left = count - done - d;
+            if (left <= 0) break;
+            if constexpr (BITS == 16) add_weights(ahead[d], at.unit, s, y);
+            else add_codes<BITS, USUAL>(a.w, ahead[d], at, s, y);
+            if (left > AHEAD) { load_unit<BITS, USUAL>(a.w, next, ahead[d]); go_on(next, units); }
+            float* part = parts + (at.row_tile - first_row_tile + warp) * TILE_ROWS;
+            go_on(at, units);
+            if (at.unit == 0 || left == 1) leave_rows<BITS>(y, part);
         }
-        // A warp without columns of its own goes from row tile to row tile with the others.
-        if (warp >= a.w.column_tiles) at.row_tile += GDIM_X;
-        float* part = parts + buffer * part_floats;
-        if (holds_vector())
-#pragma unroll
-            for (int i = 0; i < VECTOR_ACCS; i++) part[warp * TILE_ROWS + acc_row(VECTOR_ACC(i))] = y[i];
-        block_sync();
-        if (TID_X < TILE_ROWS) write_row(a, part, row_tile, best);
     }
+    block_sync();
+    Best best = {-3.4e38f, 0xffffffffu};
+    int row_tiles = divide(block.end - 1, a.shares.row_tile_units).whole - first_row_tile + 1;
+    Found found = {block, parts, first_row_tile, row_factor(a.in, s)};
+    for (int i = TID_X; i < row_tiles * TILE_ROWS; i += BDIM_X)
+        write_row(a, found, first_row_tile + i / TILE_ROWS, i % TILE_ROWS, best);
     if (a.output != OUT_BEST) return;
-    Best* bests = (Best*)parts; // the parts have at least 16 pairs
-    block_sync();
-    if (TID_X < TILE_ROWS) bests[TID_X] = best;
-    block_sync();
-    if (TID_X == 0) {
-        for (int i = 1; i < TILE_ROWS; i++)
-            if (better(bests[i].value, bests[i].id, best)) best = bests[i];
-        a.best[BID_X] = best;
-    }
+    best = best_of_block(best, (Best*)s.scratch);
+    if (TID_X == 0) a.best[BID_X] = best;
 }
 
 #define VECTOR_PRODUCT(BITS) \
-    KERNEL LAUNCH_BOUNDS(512) vector_product_##BITS(const VectorArgs a) { vector_product<BITS, false>(a); }
+    KERNEL LAUNCH_BOUNDS(VECTOR_THREADS) vector_product_##BITS(const VectorArgs a) { vector_product<BITS, false>(a); }
 VECTOR_PRODUCT(2)
 VECTOR_PRODUCT(3)
 VECTOR_PRODUCT(5)
 VECTOR_PRODUCT(6)
 VECTOR_PRODUCT(8)
 VECTOR_PRODUCT(16)
-KERNEL LAUNCH_BOUNDS(512) vector_product_4(const VectorArgs a) {
-    if (is_usual(a.w)) vector_product<4, true>(a);
+KERNEL LAUNCH_BOUNDS(VECTOR_THREADS) vector_product_4(const VectorArgs a) {
+    if (is_usual(a.w) && a.w.column_tiles % UNIT_TILES == 0) vector_product<4, true>(a);
     else vector_product<4, false>(a);
 }

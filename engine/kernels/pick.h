@@ -4,18 +4,11 @@
 #include "linear_vector.h"
 
 DEV Best best_of_block(Best best) {
-    SHARED Best bests[1024];
-    bests[TID_X] = best;
-    block_sync();
-    for (int half = BDIM_X / 2; half; half /= 2) {
-        if (TID_X < half && better(bests[TID_X + half].value, bests[TID_X + half].id, bests[TID_X]))
-            bests[TID_X] = bests[TID_X + half];
-        block_sync();
-    }
-    return bests[0];
+    SHARED Best bests[WARP];
+    return best_of_block(best, bests);
 }
 
-// A block takes every gridDim-th piece; blocks are a power of two of threads.
+// A block takes every gridDim-th piece.
 KERNEL LAUNCH_BOUNDS(1024) block_best(const BlockBestArgs a) {
     Best best = {-3.4e38f, 0xffffffffu};
     for (int i = BID_X * BDIM_X + TID_X; i < a.count; i += GDIM_X * BDIM_X)

@@ -7,6 +7,11 @@
 
 #define KEPT 4 // fours of a thread that stay in registers
 
+DEV int four_of(int round) { return (round * BDIM_X + TID_X) * 4; }
+DEV float squares(const F4& four) {
+    return four.v[0] * four.v[0] + four.v[1] * four.v[1] + four.v[2] * four.v[2] + four.v[3] * four.v[3];
+}
+
 // Elements i .. i + 3 of a row of many, zeros beyond it.
 DEV F4 row_four(const float* row, int i, int width) {
     if (width % 4 == 0 && i < width) return *(const F4*)(row + i);
@@ -38,7 +43,6 @@ template <class T> DEV void fold_norm(const FoldNormArgs& a) {
     SHARED float scratch[WARP];
     float* x = a.x + (long)BID_X * a.width;
     const float* c = a.c ? a.c + (long)BID_X * a.width : nullptr;
-    RowInput in = {x, c, a.c_norm, x, a.norm, a.c_eps, a.eps};
     int rounds = (a.stride + 4 * BDIM_X - 1) / (4 * BDIM_X);
     F4 kept[KEPT], add[KEPT];
 #pragma unroll
@@ -55,7 +59,11 @@ template <class T> DEV void fold_norm(const FoldNormArgs& a) {
         sum = 0.0f;
     }
     auto fold = [&](const F4& old, const F4& more, int r) {
-        F4 v = updated(in, old, more, c_factor, four_of(r), a.width);
+        F4 v = old, weight;
+        if (c && a.c_norm) weight = row_four(a.c_norm, four_of(r), a.width);
+        if (c)
+#pragma unroll
+            for (int j = 0; j < 4; j++) v.v[j] += a.c_norm ? more.v[j] * c_factor * weight.v[j] : more.v[j];
         if (c) store_row_four(x, four_of(r), a.width, v);
         sum += squares(v);
         return v;
@@ -67,7 +75,7 @@ template <class T> DEV void fold_norm(const FoldNormArgs& a) {
     if (!a.norm) return;
     float factor = fast_rsqrt(block_sum(sum, scratch) / (float)a.width + a.eps);
     auto finish = [&](F4 v, int r) {
-        F4 weight = load_four(a.norm, four_of(r), a.width);
+        F4 weight = row_four(a.norm, four_of(r), a.width);
 #pragma unroll
         for (int j = 0; j < 4; j++) v.v[j] *= factor * weight.v[j];
         store_input_four((T*)a.out, four_of(r), a, v);

@@ -150,24 +150,44 @@ VectorKernel vector_kernel(int bits) {
     }
 }
 
-void test_vector(int bits, int group, int scale_kind, int rows, int columns, int output, bool norm, bool c, bool c_norm, int threads, int order) {
+// Inputs as whole numbers in the unit of their tile (row_input.h).
+void round_to_parts(std::vector<double>& x) {
+    for (size_t tile = 0; tile < x.size(); tile += 64) {
+        size_t end = std::min(x.size(), tile + 64);
+        double top = 0;
+        for (size_t i = tile; i < end; i++) top = std::max(top, std::fabs(x[i]));
+        double unit = top > 0 ? std::exp2(std::floor(std::log2(top)) - 13) : 1;
+        for (size_t i = tile; i < end; i++) x[i] = std::nearbyint(x[i] / unit) * unit;
+    }
+}
+
+UnitShares shares_of(const TileMatrix& w, int blocks, int warps, bool pieces);
+enum Pieces { WHOLE, IN_PIECES };
+void test_vector(int bits, int group, int scale_kind, int rows, int columns, int output, bool norm, bool c, bool c_norm, int threads, int order, Pieces pieces = WHOLE) {
     Weights w = make_weights(rows, columns, bits, group, scale_kind, output != OUT_BEST);
-    auto x = floats(columns), add = floats(columns), weight = floats(columns), add_weight = floats(columns);
-    std::vector<float> x_out(columns, POISON), y(rows, POISON);
+    auto x = floats(columns), add = floats(columns), rest = floats(columns), weight = floats(columns), add_weight = floats(columns);
+    std::vector<float> x_out(columns, POISON), y(rows, POISON), y_rest(rows, POISON);
     const int blocks = 3;
     std::vector<Best> best(blocks);
     VectorArgs a = {};
     a.w = w.tiles();
     a.in.x = x.data();
-    a.in.eps = 1e-3f; a.in.c_eps = 2e-3f;
+    a.in.eps = 1e-3f; a.in.c_eps = 2e-3f; a.in.one_over_columns = 1.0f / columns;
     if (norm) a.in.norm = weight.data();
     if (c) { a.in.c = add.data(); a.in.x_out = x_out.data(); }
     if (c_norm) a.in.c_norm = add_weight.data();
+    if (pieces == IN_PIECES) {
+        a.y_rest = y_rest.data();
+        if (c) a.in.c_rest = rest.data();
+    }
     a.y = y.data();
     a.best = best.data();
     a.output = output;
     a.gate = rows % 3 ? GATE_SILU : GATE_GELU_TANH;
+    a.shares = shares_of(a.w, blocks, threads / 32, pieces == IN_PIECES);
     run("vector_product", blocks, 1, threads, order, [&] { vector_kernel(bits)(a); });
+    for (int i = 0; i < columns && a.in.c_rest; i++) add[i] += rest[i];
+    for (int i = 0; i < rows && pieces == IN_PIECES; i++) y[i] += y_rest[i];
 
     std::vector<double> in(x.begin(), x.end());
     if (c) {
@@ -179,15 +199,19 @@ void test_vector(int bits, int group, int scale_kind, int rows, int columns, int
             expect("updated row", x_out[i], in[i], 1e-5, i);
         }
     }
+    // The row is rounded before its norm's factor is known.
+    double factor = 1;
     if (norm) {
         double squares = 0;
         for (double v : in) squares += v * v;
-        double f = 1 / std::sqrt(squares / columns + a.in.eps);
-        for (int i = 0; i < columns; i++) in[i] *= f * weight[i];
+        factor = 1 / std::sqrt(squares / columns + a.in.eps);
+        for (int i = 0; i < columns; i++) in[i] *= weight[i];
     }
-    for (auto& v : in) v = rounded(v);
-    // An input at the edge of two bf16 numbers may be rounded to the other one.
-    double tolerance = norm ? 4e-3 : 2e-5;
+    if (bits == 16) for (auto& v : in) v = rounded(v);
+    else round_to_parts(in);
+    for (auto& v : in) v *= factor;
+    // An input at the edge of two numbers may be rounded to the other one.
+    double tolerance = !norm ? 2e-5 : bits == 16 ? 4e-3 : 1e-3;
     if (output == OUT_GATED) {
         for (int i = 0; i < rows / 2; i++) {
             int tile = i / 8 * 16 + i % 8;
@@ -213,6 +237,49 @@ void test_vector(int bits, int group, int scale_kind, int rows, int columns, int
     run("block_best", blocks, 1, 64, order, [&] { block_best(b); });
     run("pick", 1, 1, 64, order, [&] { pick(p); });
     expect("picked from logits", tokens[2], largest.id, 0, 2);
+}
+
+// Tiles of nothing and of next to nothing give nothing, whatever lies beside them.
+void test_small_inputs(int order) {
+    Weights w = make_weights(16, 256, 4, 64, SCALE_BF16, false);
+    std::vector<float> x(256, 0.0f), y(16, POISON);
+    for (int i = 64; i < 128; i++) x[i] = 1e-38f * uniform();
+    for (int i = 128; i < 192; i++) x[i] = 3e30f * uniform();
+    VectorArgs a = {};
+    a.w = w.tiles(); a.in.x = x.data(); a.y = y.data(); a.output = OUT_STORE; a.shares = shares_of(a.w, 1, 2, false);
+    run("vector_product", 1, 1, 64, order, [&] { vector_product_4(a); });
+    std::vector<double> in(x.begin(), x.end());
+    round_to_parts(in);
+    for (int i = 0; i < 16; i++) expect("row of tiles of all sizes", y[i], dot(w, i, in.data()), 1e-5, i);
+}
+
+void test_shares() {
+    for (int total : {0, 1, 7, 48, 49})
+        for (int parts : {1, 3, 12, 50}) {
+            int next = 0;
+            for (int i = 0; i < parts; i++) {
+                Share s = share_of(total / parts, total % parts, 5, i);
+                expect("share begins where the last one ended", s.first, next, 0, i);
+                next = s.end;
+            }
+            expect("all is shared out", next, 5 * total, 0, parts);
+        }
+    for (int by : {1, 3, 7, 40, 2049})
+        for (int x : {0, 1, 6, 7, 8, 39, 40, 41, 163879, 163880, 2097151, 16777215})
+            for (int off : {-1, 0, 1}) {
+                // A reciprocal that is a bit off.
+                Divisor divisor = {by, 1.0f / by * (1.0f + off * 6e-8f)};
+                expect("quotient", divide(x, divisor).whole, x / by, 0, x);
+                expect("remainder", divide(x, divisor).rest, x % by, 0, x);
+            }
+}
+
+// The same cut that the host makes.
+UnitShares shares_of(const TileMatrix& w, int blocks, int warps, bool pieces) {
+    int tiles = w.bits == 16 ? 1 : UNIT_TILES, units = (w.column_tiles + tiles - 1) / tiles;
+    int steps = pieces ? w.row_tiles * units : w.row_tiles, step = pieces ? 1 : units;
+    int most_units = (steps + blocks - 1) / blocks * step, warp_units = (most_units + warps - 1) / warps;
+    return UnitShares{{units, 1.0f / units}, {warp_units, 1.0f / warp_units}, step, steps / blocks, steps % blocks, 0};
 }
 
 void test_ties() {
@@ -362,8 +429,8 @@ std::vector<double> stored(const bf16_t* p, int n) {
 
 const float LOG2_E = 1.44269504f;
 
-void test_decode_attention(void (*kernel)(const DecodeAttentionArgs), int group_heads, int dim, int heads, int kv_heads, int rows, int ring_slots, int oldest_slot, int splits, int save_entry, bool norm, int order) {
-    const int slots = 40, slot = (oldest_slot + rows - 1) % ring_slots, position = 9, threads = 64;
+void test_decode_attention(void (*kernel)(const DecodeAttentionArgs), int group_heads, int dim, int heads, int kv_heads, int rows, int ring_slots, int oldest_slot, int splits, int least_rows, int save_entry, bool norm, int order) {
+    const int slots = 40, slot = (oldest_slot + rows - 1) % ring_slots, position = 9, threads = 32 * ATTENTION_WARPS;
     int width = kv_heads * dim, pieces = (heads / kv_heads + group_heads - 1) / group_heads;
     auto qkv = floats((heads + 2 * kv_heads) * dim), q_norm = floats(dim), k_norm = floats(dim);
     auto angles = angle_table(16, dim / 2);
@@ -383,7 +450,7 @@ void test_decode_attention(void (*kernel)(const DecodeAttentionArgs), int group_
     a.state = &state; a.qkv = qkv.data(); a.out = out.data(); a.partials = partials.data(); a.arrived = arrived.data();
     a.q_norm = norm ? q_norm.data() : nullptr; a.k_norm = norm ? k_norm.data() : nullptr;
     a.q_eps = 1e-3f; a.k_eps = 2e-3f; a.scale = 0.3f * LOG2_E;
-    a.kind = 1; a.rope = 1; a.heads = heads; a.kv_heads = kv_heads; a.head_dim = dim;
+    a.kind = 1; a.rope = 1; a.heads = heads; a.kv_heads = kv_heads; a.head_dim = dim; a.least_rows = least_rows;
     run("decode_attention", splits, kv_heads * pieces, threads, order, [&] { kernel(a); });
     for (u32 count : arrived) expect("counter", count, 0, 0, 0);
     for (int h = 0; h < kv_heads; h++) {
@@ -543,6 +610,11 @@ void all(int order) {
     test_vector(8, 32, SCALE_BF16, 64, 128, OUT_GATED, true, true, true, 64, order);
     test_vector(4, 64, SCALE_BF16, 35, 1216, OUT_STORE, true, true, true, 64, order);
     test_vector(4, 64, SCALE_BF16, 35, 1344, OUT_STORE, false, false, false, 64, order);
+    test_vector(4, 64, SCALE_BF16, 70, 640, OUT_STORE, false, false, false, 64, order, IN_PIECES);
+    test_vector(4, 64, SCALE_BF16, 67, 1024, OUT_STORE, true, true, true, 96, order, IN_PIECES);
+    test_vector(16, 64, SCALE_BF16, 50, 320, OUT_STORE, true, true, true, 64, order, IN_PIECES);
+    test_small_inputs(order);
+    test_shares();
     test_matrix(block_launch(4), 4, 32, 144, 96, 5, false, order);
     test_matrix(block_launch(4), 4, 128, 32, 256, 130, true, order);
 #if defined(KPORT_WARPGROUPS)
@@ -554,10 +626,11 @@ void all(int order) {
     test_ties();
     for (int c = 0; c < 3; c++)
         for (int width : {100, 90, 1200}) test_fold_norm(width, c > 0, c > 1, order);
-    test_decode_attention(decode_attention_2_2, 2, 64, 4, 2, 20, 20, 0, 3, -1, true, order);
-    test_decode_attention(decode_attention_2_4, 4, 32, 6, 1, 33, 35, 10, 5, 2, false, order);
-    test_decode_attention(decode_attention_4_4, 4, 128, 4, 1, 1, 1, 0, 2, 0, true, order);
-    test_decode_attention(decode_attention_8_2, 2, 256, 4, 2, 40, 40, 12, 4, 1, true, order);
+    test_decode_attention(decode_attention_8_2, 2, 64, 4, 2, 20, 20, 0, 3, 1, -1, true, order);
+    test_decode_attention(decode_attention_8_4, 4, 32, 6, 1, 33, 35, 10, 5, 8, 2, false, order);
+    test_decode_attention(decode_attention_16_4, 4, 128, 4, 1, 1, 1, 0, 2, 4, 0, true, order);
+    test_decode_attention(decode_attention_32_2, 2, 256, 4, 2, 40, 40, 12, 20, 1, 1, true, order);
+    test_decode_attention(decode_attention_32_2, 2, 256, 2, 1, 40, 40, 12, 3, 20, 1, true, order);
     test_prefill_attention<bf16_t>(finish_rows_bf16, prefill_attention_bf16_2_2, 2, 64, 4, 2, 9, 6, true, order);
     test_prefill_attention<bf16_t>(finish_rows_bf16, prefill_attention_bf16_8_4, 4, 256, 3, 1, 4, 0, false, order);
     test_prefill_attention<float>(finish_rows_f32, prefill_attention_f32_4_2, 2, 96, 4, 4, 7, 3, true, order);

@@ -36,6 +36,10 @@ DEV float shfl_xor(float v, int mask) {
     int lane = lane_id();
     return sim::exchange(v, [&](auto at) { return (float)at(lane ^ mask); });
 }
+DEV float shfl(float v, int lane) {
+    return sim::exchange(v, [&](auto at) { return (float)at(lane); });
+}
+DEV int warp_of_block() { return TID_X / WARP; }
 DEV float fast_exp2(float x) { return exp2f(x); }
 DEV float fast_rsqrt(float x) { return 1.0f / sqrtf(x); }
 DEV float fast_reciprocal(float x) { return 1.0f / x; }
@@ -44,11 +48,12 @@ DEV float half_to_float(u32 h) {
     if (e == 0) { float f = (float)m * 5.9604644775390625e-8f; return sign ? -f : f; }
     return u2f(sign | ((e == 31 ? 255 : e + 112) << 23) | (m << 13));
 }
-// Blocks run one after the other, so order between them is the order of the grid.
-DEV u32 atomic_add(u32* p, u32 v) { u32 old = *p; *p = old + v; return old; }
-DEV void device_fence() {}
+// Counts; what the block did before (its barrier passed) is known to whoever counts later. On the CPU
+// blocks run one after the other.
+DEV u32 atomic_count(u32* p) { return (*p)++; }
 DEV void system_fence() {}
-DEV float load_fresh(const float* p) { return *p; }
+template <class T> DEV T load_fresh(const T* p) { return *p; }
+template <class T> DEV T load_once(const T* p) { return *p; }
 DEV void wait_previous_kernel() {}
 DEV void allow_next_kernel() {}
 
@@ -82,18 +87,22 @@ DEV void warp_sync() {
 DEV float shfl_xor(float v, int mask) {
     return u2f(__builtin_amdgcn_ds_bpermute((lane_id() ^ mask) << 2, f2u(v)));
 }
+DEV float shfl(float v, int lane) { return u2f(__builtin_amdgcn_ds_bpermute(lane << 2, f2u(v))); }
+// In a way that tells the compiler that lanes agree.
+DEV int warp_of_block() { return __builtin_amdgcn_readfirstlane(TID_X / WARP); }
 DEV float fast_exp2(float x) { return __builtin_amdgcn_exp2f(x); }
 DEV float fast_rsqrt(float x) { return __builtin_amdgcn_rsqf(x); }
 DEV float fast_reciprocal(float x) { return __builtin_amdgcn_rcpf(x); }
 DEV float half_to_float(u32 h) { return (float)__builtin_bit_cast(_Float16, (unsigned short)h); }
-DEV u32 atomic_add(u32* p, u32 v) {
-    return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+DEV u32 atomic_count(u32* p) {
+    return __hip_atomic_fetch_add(p, 1u, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
 }
-DEV void device_fence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
 DEV void system_fence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, ""); }
-DEV float load_fresh(const float* p) {
-    return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-}
+DEV u32 load_fresh(const u32* p) { return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
+DEV float load_fresh(const float* p) { return u2f(load_fresh((const u32*)p)); }
+DEV U2 load_fresh(const U2* p) { return U2{load_fresh(&p->x), load_fresh(&p->y)}; }
+DEV U4 load_fresh(const U4* p) { return U4{load_fresh(&p->x), load_fresh(&p->y), load_fresh(&p->z), load_fresh(&p->w)}; }
+template <class T> DEV T load_once(const T* p) { return *p; }
 DEV void wait_previous_kernel() {}
 DEV void allow_next_kernel() {}
 
@@ -121,25 +130,58 @@ DEV float shfl_xor(float v, int mask) {
     asm volatile("shfl.sync.bfly.b32 %0,%1,%2,0x1f,0xffffffff;" : "=r"(r) : "r"(f2u(v)), "r"(mask));
     return u2f(r);
 }
-DEV float fast_exp2(float x) { float y; asm("ex2.approx.f32 %0,%1;" : "=f"(y) : "f"(x)); return y; }
-DEV float fast_rsqrt(float x) { float y; asm("rsqrt.approx.f32 %0,%1;" : "=f"(y) : "f"(x)); return y; }
+DEV float shfl(float v, int lane) {
+    u32 r;
+    asm volatile("shfl.sync.idx.b32 %0,%1,%2,0x1f,0xffffffff;" : "=r"(r) : "r"(f2u(v)), "r"(lane));
+    return u2f(r);
+}
+// In a way that tells the compiler that lanes agree.
+DEV int warp_of_block() { return (int)f2u(shfl(u2f((u32)(TID_X / WARP)), 0)); }
+DEV float fast_exp2(float x) { float y; asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x)); return y; }
+DEV float fast_rsqrt(float x) { float y; asm("rsqrt.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x)); return y; }
 DEV float fast_reciprocal(float x) { float y; asm("rcp.approx.f32 %0,%1;" : "=f"(y) : "f"(x)); return y; }
 DEV float half_to_float(u32 h) {
     float f;
     asm("cvt.f32.f16 %0,%1;" : "=f"(f) : "h"((unsigned short)h));
     return f;
 }
-DEV u32 atomic_add(u32* p, u32 v) {
+DEV u32 atomic_count(u32* p) {
     u32 old;
-    asm volatile("atom.global.add.u32 %0,[%1],%2;" : "=r"(old) : "l"(p), "r"(v) : "memory");
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0,[%1],1;" : "=r"(old) : "l"(p) : "memory");
     return old;
 }
-DEV void device_fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 DEV void system_fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 // Past the first-level cache, which does not see what other multiprocessors wrote.
-DEV float load_fresh(const float* p) {
-    float v;
-    asm volatile("ld.global.cg.f32 %0,[%1];" : "=f"(v) : "l"(p) : "memory");
+DEV u32 load_fresh(const u32* p) {
+    u32 v;
+    asm volatile("ld.global.cg.u32 %0,[%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+DEV U2 load_fresh(const U2* p) {
+    U2 v;
+    asm volatile("ld.global.cg.v2.u32 {%0,%1},[%2];" : "=r"(v.x), "=r"(v.y) : "l"(p) : "memory");
+    return v;
+}
+DEV U4 load_fresh(const U4* p) {
+    U4 v;
+    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3},[%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+    return v;
+}
+DEV float load_fresh(const float* p) { return u2f(load_fresh((const u32*)p)); }
+// Of what no kernel writes and this one reads once. Volatile, so that it stays ahead of a wait.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define LOAD_ONCE "ld.global.nc.L1::no_allocate"
+#else
+#define LOAD_ONCE "ld.global.nc"
+#endif
+DEV u32 load_once(const u32* p) {
+    u32 v;
+    asm volatile(LOAD_ONCE ".u32 %0,[%1];" : "=r"(v) : "l"(p));
+    return v;
+}
+DEV U4 load_once(const U4* p) {
+    U4 v;
+    asm volatile(LOAD_ONCE ".v4.u32 {%0,%1,%2,%3},[%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
     return v;
 }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -170,15 +212,48 @@ DEV u32 pack2(float lo, float hi) {
 #else
 DEV u32 pack2(float lo, float hi) { return (u32)f2bf(lo) | ((u32)f2bf(hi) << 16); }
 #endif
+DEV F2 load_fresh(const F2* p) {
+    U2 v = load_fresh((const U2*)p);
+    return F2{u2f(v.x), u2f(v.y)};
+}
+// A struct of words as other multiprocessors left it.
+template <class S> DEV S read_fresh(const S* from) {
+    struct Words { u32 at[sizeof(S) / 4]; } words;
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(S) / 4); i++) words.at[i] = load_fresh((const u32*)from + i);
+    return __builtin_bit_cast(S, words);
+}
 DEV float low(u32 pair) { return u2f(pair << 16); }
 DEV float high(u32 pair) { return u2f(pair & 0xffff0000u); }
 DEV int least(int a, int b) { return a < b ? a : b; }
 DEV int most(int a, int b) { return a > b ? a : b; }
-DEV float larger(float a, float b) { return a > b ? a : b; }
+DEV float larger(float a, float b) { return __builtin_fmaxf(a, b); }
 DEV float warp_sum(float v) {
 #pragma unroll
     for (int m = WARP / 2; m; m >>= 1) v += shfl_xor(v, m);
     return v;
+}
+// Sums of COUNT values over LANES lanes that follow one another, each sum in all of them: half of the
+// values go to half of the lanes until each lane has its share.
+template <int COUNT, int LANES> DEV void sums_of_lanes(float* v) {
+    const int SHARE = COUNT > LANES ? COUNT / LANES : 1, LANES_OF_SHARE = LANES * SHARE / COUNT;
+    int lane = lane_id(), mask = LANES / 2;
+#pragma unroll
+    for (int left = COUNT / 2; left >= SHARE && mask; left /= 2, mask /= 2) {
+        bool upper = lane & mask;
+#pragma unroll
+        for (int i = 0; i < left; i++) {
+            float keep = upper ? v[i + left] : v[i], give = upper ? v[i] : v[i + left];
+            v[i] = keep + shfl_xor(give, mask);
+        }
+    }
+#pragma unroll
+    for (; mask; mask /= 2) v[0] += shfl_xor(v[0], mask);
+    float mine[SHARE];
+#pragma unroll
+    for (int i = 0; i < SHARE; i++) mine[i] = v[i];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) v[i] = shfl(mine[i % SHARE], lane / LANES * LANES + i / SHARE * LANES_OF_SHARE);
 }
 DEV float warp_max(float v) {
 #pragma unroll

@@ -187,9 +187,9 @@ impl Machine for CudaMachine {
 
     fn tuning(&self) -> Tuning {
         Tuning {
-            vector_threads: 256,
-            wide_vector_threads: 512,
-            vector_blocks_per_unit: 2,
+            vector_threads: 640,
+            attention_warps: 8,
+            split_rows: 64,
             threads: 256,
             warpgroups: self.warpgroups,
         }

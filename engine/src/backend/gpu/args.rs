@@ -29,6 +29,16 @@ macro_rules! arguments {
     )*};
 }
 
+impl Divisor {
+    /// For division by `value`.
+    pub(crate) fn by(value: usize) -> Self {
+        Self {
+            value: value as i32,
+            reciprocal: 1.0 / value as f32,
+        }
+    }
+}
+
 arguments! {
     /// A matrix in tiles.
     TileMatrix {
@@ -63,9 +73,23 @@ arguments! {
         scale: f32, padding: i32,
     }
     /// A row of the residual stream and what is added to it.
-    RowInput { x: u64, c: u64, c_norm: u64, x_out: u64, norm: u64, c_eps: f32, eps: f32 }
+    RowInput {
+        x: u64, c: u64, c_rest: u64, c_norm: u64, x_out: u64, norm: u64,
+        c_eps: f32, eps: f32, one_over_columns: f32, padding: i32,
+    }
+    /// A number and one over it.
+    Divisor { value: i32, reciprocal: f32 }
+    /// Units of a product and who has them (`linear_vector.h`).
+    UnitShares {
+        row_tile_units: Divisor, warp_units: Divisor,
+        step_units: i32, block_steps: i32, larger_blocks: i32, padding: i32,
+    }
     /// Of `vector_product_*`.
-    VectorArgs { w: TileMatrix, input: RowInput, y: u64, best: u64, output: i32, gate: i32 }
+    VectorArgs {
+        w: TileMatrix, input: RowInput, y: u64, y_rest: u64, best: u64,
+        shares: UnitShares,
+        output: i32, gate: i32,
+    }
     /// Of `pick`.
     PickArgs { best: u64, tokens: u64, host_tokens: u64, state: u64, count: i32, slot: i32 }
     /// Of `block_best`.
@@ -76,7 +100,8 @@ arguments! {
     DecodeAttentionArgs {
         state: u64, qkv: u64, out: u64, partials: u64, arrived: u64, q_norm: u64, k_norm: u64,
         q_eps: f32, k_eps: f32, scale: f32,
-        layer: i32, kind: i32, rope: i32, heads: i32, kv_heads: i32, head_dim: i32, padding: i32,
+        layer: i32, kind: i32, rope: i32, heads: i32, kv_heads: i32, head_dim: i32,
+        least_rows: i32,
     }
     /// Of `embed_rows`.
     EmbedRowsArgs {
@@ -123,7 +148,7 @@ pub(crate) fn args_sizes() -> Vec<(&'static str, usize)> {
         ("pick", size_of::<PickArgs>()),
         ("block_best", size_of::<BlockBestArgs>()),
         ("read_probe", size_of::<ReadProbeArgs>()),
-        ("decode_attention_8_2", size_of::<DecodeAttentionArgs>()),
+        ("decode_attention_32_2", size_of::<DecodeAttentionArgs>()),
         ("embed_rows", size_of::<EmbedRowsArgs>()),
         ("fold_norm_bf16", size_of::<FoldNormArgs>()),
         ("matrix_product_4", size_of::<MatrixArgs>()),

@@ -49,14 +49,18 @@ impl GpuBuilder {
     }
 
     fn report(&self) -> KernelReport {
-        let products = match self.model.arithmetic {
-            Arithmetic::Fast => "bf16 activations, float32 sums",
-            Arithmetic::Float32 => "float32, one element a warp",
+        let products = |format: &str| match (self.model.arithmetic, format) {
+            (Arithmetic::Fast, "bf16") => "bf16 activations, float32 sums",
+            (Arithmetic::Fast, _) => {
+                "15-bit activations by 64 in decode, bf16 in prefill, float32 sums"
+            }
+            (Arithmetic::Float32, _) => "float32, one element a warp",
         };
         let mut roles = BTreeMap::new();
         for linear in self.model.linears.iter().chain(&self.model.gated) {
             for part in &linear.parts {
-                roles.insert(format!("product {}", part.format), products.to_owned());
+                let role = format!("product {}", part.format);
+                roles.insert(role, products(&part.format).to_owned());
             }
         }
         let steps = match self.model.arithmetic {
@@ -119,8 +123,7 @@ impl DeviceBuilder for GpuBuilder {
     ) -> Result<Box<dyn Backend>, LoadError> {
         let Some(cut) = AttentionCut::of(shape.heads, self.model.units) else {
             return Err(self.unavailable(format!(
-                "attention needs a head_dim of at most 256 that is a multiple of 2, 4 above 64, 8 \
-                 above 128, got {}",
+                "attention needs a head_dim of at most 256 that is a multiple of 8, got {}",
                 shape.heads.head_dim
             )));
         };

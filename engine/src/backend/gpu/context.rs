@@ -3,23 +3,17 @@
 use std::sync::Arc;
 
 use crate::backend::gpu::args::{
-    MatrixArgs, OUT_BEST, OUT_GATED, OUT_STORE, PickArgs, PlainMatrixArgs, RowInput, TileMatrix,
-    VectorArgs,
+    MatrixArgs, OUT_BEST, OUT_GATED, OUT_STORE, PickArgs, PlainMatrixArgs, RowInput, VectorArgs,
 };
 use crate::backend::gpu::buffer::{Buffer, Plain, as_bytes};
 use crate::backend::gpu::machine::{Launch, Machine};
 use crate::backend::gpu::matrix::{self, MatrixUnits};
 use crate::backend::gpu::routes::Routes;
 use crate::backend::gpu::tiles::TILE_COLUMNS;
-use crate::backend::gpu::weights::{Form, Linear};
+use crate::backend::gpu::vector_cut::VectorCut;
+use crate::backend::gpu::weights::{Form, Linear, Matrix};
 use crate::backend::interface::{Activation, Arithmetic, HeadShape, Norm};
 use crate::error::BackendError;
-
-/// Columns from which a product with one row takes the wide block.
-const WIDE_COLUMNS: i32 = 8192;
-
-/// Inputs that share a sum (`row_input.h`).
-const SUM_COLUMNS: usize = 32;
 
 /// Queries and keys of a block of `tile_attention`, elements behind each row, and warps
 /// (`attention_tiles.h`).
@@ -28,8 +22,14 @@ const TILE_ATTENTION: (usize, usize, usize, usize) = (64, 32, 8, 4);
 /// Keys of a block of `group_attention` (`attention_warpgroup.h`).
 const GROUP_KEYS: usize = 64;
 
+/// Elements of a row that a lane of a decode attention loads at once (`attention_decode.h`).
+const LANE_ELEMENTS: usize = 8;
+
 /// Most splits of a decode attention (`attention_decode.h`).
 const MOST_SPLITS: usize = 64;
+
+/// Blocks of a decode attention that a multiprocessor holds at once.
+const BLOCKS_PER_UNIT: usize = 2;
 
 /// Weights, and where they are.
 #[derive(Debug)]
@@ -48,6 +48,8 @@ pub(crate) struct Model {
 pub(crate) enum Output {
     /// As it is.
     Store,
+    /// As the sum of two rows where [`Model::in_pieces`] says so; the second from this address on.
+    Pieces(u64),
     /// Rows of gate and up alternate by eights.
     Gated(Activation),
     /// Each block also tells its largest, from this address on.
@@ -78,7 +80,7 @@ impl AttentionCut {
     /// The cut for heads of `shape` on `units` multiprocessors; `None` for heads that no kernel takes.
     pub(crate) fn of(shape: HeadShape, units: usize) -> Option<Self> {
         let elements = [2, 4, 8].into_iter().find(|e| 32 * e >= shape.head_dim)?;
-        if !shape.head_dim.is_multiple_of(elements) {
+        if !shape.head_dim.is_multiple_of(LANE_ELEMENTS) {
             return None;
         }
         let group = shape.heads / shape.kv_heads;
@@ -88,25 +90,36 @@ impl AttentionCut {
             elements,
             heads,
             columns,
-            splits: (units / columns).clamp(1, MOST_SPLITS),
+            splits: (BLOCKS_PER_UNIT * units / columns).clamp(1, MOST_SPLITS),
         })
     }
 
-    /// Bytes of shared memory of a decode block of `threads`: every warp's heads with their maximum
-    /// and sum.
-    pub(crate) fn shared_bytes(&self, threads: u32) -> u32 {
-        threads / 32 * (self.heads * (32 * self.elements + 2) * 4) as u32
+    /// The launch of a decode step.
+    pub(crate) fn decode_launch(&self, warps: u32) -> Launch {
+        Launch {
+            grid: (self.splits as u32, self.columns as u32),
+            threads: 32 * warps,
+            shared_bytes: self.decode_shared_bytes(warps as usize),
+            overlaps: true,
+        }
+    }
+
+    /// What a decode block's walkers found, with the largest score and the sum of each head.
+    fn decode_shared_bytes(&self, warps: usize) -> u32 {
+        let head_elements = 32 * self.elements;
+        let walkers = warps * 32 * LANE_ELEMENTS / head_elements;
+        (walkers * self.heads * (head_elements + 2) * 4) as u32
     }
 
     /// The decode kernel.
     pub(crate) fn decode_kernel(&self) -> &'static str {
         match (self.elements, self.heads) {
-            (2, 2) => "decode_attention_2_2",
-            (2, _) => "decode_attention_2_4",
-            (4, 2) => "decode_attention_4_2",
-            (4, _) => "decode_attention_4_4",
-            (_, 2) => "decode_attention_8_2",
-            _ => "decode_attention_8_4",
+            (2, 2) => "decode_attention_8_2",
+            (2, _) => "decode_attention_8_4",
+            (4, 2) => "decode_attention_16_2",
+            (4, _) => "decode_attention_16_4",
+            (_, 2) => "decode_attention_32_2",
+            _ => "decode_attention_32_4",
         }
     }
 
@@ -190,9 +203,17 @@ impl Model {
         })
     }
 
-    /// Most blocks that a product with one row has.
-    pub(crate) fn vector_blocks(&self) -> usize {
-        self.units * self.machine.tuning().vector_blocks_per_unit as usize
+    /// Whether a product with one row may leave its result in two pieces.
+    pub(crate) fn in_pieces(&self, linear: &Linear) -> bool {
+        match linear.parts.as_slice() {
+            [
+                Matrix {
+                    form: Form::Tiles(w),
+                    ..
+                },
+            ] => VectorCut::of(w, self.units, true).in_pieces,
+            _ => false,
+        }
     }
 
     /// `y = W x` for one row; returns the blocks of the last matrix.
@@ -203,7 +224,8 @@ impl Model {
         y: u64,
         output: Output,
     ) -> Result<usize, BackendError> {
-        let tuning = self.machine.tuning();
+        let threads = self.machine.tuning().vector_threads;
+        let in_pieces = self.in_pieces(linear);
         let mut at = y;
         let mut blocks = 0;
         for (index, part) in linear.parts.iter().enumerate() {
@@ -211,37 +233,43 @@ impl Model {
                 return Err(unexpected_form());
             };
             self.routes.count(&w, 1, output.products());
-            let threads = match w.columns >= WIDE_COLUMNS {
-                true => tuning.wide_vector_threads,
-                false => tuning.vector_threads,
+            let y_rest = match output {
+                Output::Pieces(rest) if in_pieces => rest,
+                _ => 0,
             };
-            blocks = self.vector_blocks().min(w.row_tiles as usize);
-            let launch = Launch {
-                grid: (blocks as u32, 1),
-                threads,
-                shared_bytes: vector_shared_bytes(&w, threads),
-                overlaps: true,
-            };
-            // The row is brought up to date once.
-            let x_out = if index == 0 { input.x_out } else { 0 };
+            let cut = VectorCut::of(&w, self.units, y_rest != 0);
             let args = VectorArgs {
                 w,
-                input: RowInput { x_out, ..input },
+                input: RowInput {
+                    // The row is brought up to date once.
+                    x_out: if index == 0 { input.x_out } else { 0 },
+                    one_over_columns: 1.0 / w.columns as f32,
+                    ..input
+                },
                 y: at,
+                y_rest,
                 best: if let Output::Best(best) = output {
                     best
                 } else {
                     0
                 },
+                shares: cut.shares(threads),
                 output: match output {
-                    Output::Store => OUT_STORE,
+                    Output::Store | Output::Pieces(_) => OUT_STORE,
                     Output::Gated(_) => OUT_GATED,
                     Output::Best(_) => OUT_BEST,
                 },
                 gate: gate_kind(output),
             };
+            let launch = Launch {
+                grid: (cut.blocks as u32, 1),
+                threads,
+                shared_bytes: cut.shared_bytes(threads),
+                overlaps: true,
+            };
             self.launch(vector_kernel(w.bits), launch, &args)?;
             at += 4 * part.rows as u64;
+            blocks = cut.blocks;
         }
         Ok(blocks)
     }
@@ -325,13 +353,6 @@ fn gate_kind(output: Output) -> i32 {
         Output::Gated(activation) => activation_kind(activation),
         _ => 0,
     }
-}
-
-/// Inputs, sums, scratch and two sets of partial products (`row_input.h`).
-fn vector_shared_bytes(w: &TileMatrix, threads: u32) -> u32 {
-    let inputs = w.column_tiles as usize * TILE_COLUMNS;
-    let parts = 2 * (threads as usize / 32) * 16;
-    (2 * inputs + 4 * (inputs / SUM_COLUMNS + 32 + parts)) as u32
 }
 
 fn unexpected_form() -> BackendError {

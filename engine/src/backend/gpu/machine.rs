@@ -45,10 +45,10 @@ unsafe impl Send for HostWords {}
 pub(crate) struct Tuning {
     /// Threads of a block in a product with one row.
     pub(crate) vector_threads: u32,
-    /// The same for matrices of many columns.
-    pub(crate) wide_vector_threads: u32,
-    /// Blocks of such a product that fit on a multiprocessor together.
-    pub(crate) vector_blocks_per_unit: u32,
+    /// Warps of a block of a decode attention, as its kernels were compiled.
+    pub(crate) attention_warps: u32,
+    /// Rows of keys that a block of a decode attention has at least.
+    pub(crate) split_rows: u32,
     /// Threads of a block in attention and between products.
     pub(crate) threads: u32,
     /// The kernels are built for warpgroups that multiply from shared memory.

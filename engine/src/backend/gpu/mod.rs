@@ -23,6 +23,7 @@ mod routes;
 mod rows;
 mod step;
 mod tiles;
+mod vector_cut;
 mod weights;
 
 #[cfg(test)]

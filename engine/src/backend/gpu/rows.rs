@@ -44,7 +44,7 @@ impl RowBuffers {
     /// Nothing yet.
     pub(crate) fn new(model: &Model) -> Result<Self, BackendError> {
         let empty = || Buffer::zeroed(&model.machine, 0);
-        let best = 8 * BEST_BLOCKS.max(model.vector_blocks());
+        let best = 8 * BEST_BLOCKS.max(model.units);
         Ok(Self {
             x: empty()?,
             c: empty()?,
@@ -246,10 +246,10 @@ impl RowStages<'_> {
                 0
             },
             c_norm,
-            x_out: 0,
             norm,
             c_eps,
             eps,
+            ..RowInput::default()
         };
         let blocks = self
             .model

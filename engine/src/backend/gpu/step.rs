@@ -7,7 +7,7 @@ use crate::backend::gpu::args::{
 };
 use crate::backend::gpu::buffer::Buffer;
 use crate::backend::gpu::context::{AttentionCut, Model, Output, padded};
-use crate::backend::gpu::machine::{GraphId, HostWords, Launch};
+use crate::backend::gpu::machine::{GraphId, HostWords};
 use crate::backend::gpu::weights::Form;
 use crate::backend::interface::{
     AttentionStage, GateUpStage, HeadShape, HeadStage, LinearId, Norm, QkvStage, ResidualStage,
@@ -25,8 +25,8 @@ pub(crate) struct StepBuffers {
     state: Buffer,
     /// The residual stream, twice: one is read while the other is written.
     x: [Buffer; 2],
-    /// What a block adds to it.
-    c: Buffer,
+    /// What a block adds to it, in up to two pieces.
+    c: [Buffer; 2],
     qkv: Buffer,
     inner: Buffer,
     pub(crate) logits: Buffer,
@@ -54,11 +54,11 @@ impl StepBuffers {
         Ok(Self {
             state: Buffer::zeroed(&model.machine, size_of::<StepState>())?,
             x: [floats(shape.hidden_size)?, floats(shape.hidden_size)?],
-            c: floats(shape.hidden_size)?,
+            c: [floats(shape.hidden_size)?, floats(shape.hidden_size)?],
             qkv: floats((heads + 2 * kv_heads) * head_dim)?,
             inner: floats(padded(inner))?,
             logits: floats(shape.vocab_size)?,
-            best: floats(2 * model.vector_blocks())?,
+            best: floats(2 * model.units)?,
             partials: floats(heads * cut.splits * (head_dim + 2))?,
             arrived: floats(cut.columns)?,
             cut,
@@ -188,8 +188,8 @@ struct FusedStages<'a> {
     embed: Option<(LinearId, f32)>,
     /// Which of the two residual streams is up to date, but for `pending`.
     current: usize,
-    /// `c` waits to be added, through this norm.
-    pending: Option<Option<Norm>>,
+    /// `c` waits to be added, through this norm; whether it is in two pieces.
+    pending: Option<(Option<Norm>, bool)>,
     /// Whose q, k and v lie in the buffer.
     projected: Option<QkvStage>,
 }
@@ -205,9 +205,12 @@ impl FusedStages<'_> {
             eps,
             ..RowInput::default()
         };
-        if let Some(c_norm) = self.pending.take() {
+        if let Some((c_norm, in_pieces)) = self.pending.take() {
             (input.c_norm, input.c_eps) = self.model.norm(c_norm);
-            input.c = buffers.c.address();
+            input.c = buffers.c[0].address();
+            if in_pieces {
+                input.c_rest = buffers.c[1].address();
+            }
             self.current = 1 - self.current;
             input.x_out = buffers.x[self.current].address();
         }
@@ -219,10 +222,11 @@ impl FusedStages<'_> {
             x: self.buffers.inner.address(),
             ..RowInput::default()
         };
-        let linear = &self.model.linears[stage.linear.0];
-        let c = self.buffers.c.address();
-        self.model.vector_product(linear, input, c, Output::Store)?;
-        self.pending = Some(stage.post_norm);
+        let (model, buffers) = (self.model, self.buffers);
+        let linear = &model.linears[stage.linear.0];
+        let [c, rest] = &buffers.c;
+        model.vector_product(linear, input, c.address(), Output::Pieces(rest.address()))?;
+        self.pending = Some((stage.post_norm, model.in_pieces(linear)));
         Ok(())
     }
 }
@@ -269,16 +273,10 @@ impl Stages for FusedStages<'_> {
             heads: stage.shape.heads as i32,
             kv_heads: stage.shape.kv_heads as i32,
             head_dim: stage.shape.head_dim as i32,
-            padding: 0,
+            least_rows: model.machine.tuning().split_rows as i32,
         };
         let cut = &buffers.cut;
-        let threads = model.machine.tuning().threads;
-        let launch = Launch {
-            grid: (cut.splits as u32, cut.columns as u32),
-            threads,
-            shared_bytes: cut.shared_bytes(threads),
-            overlaps: true,
-        };
+        let launch = cut.decode_launch(model.machine.tuning().attention_warps);
         model.launch(cut.decode_kernel(), launch, &args)
     }
 

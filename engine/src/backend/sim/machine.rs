@@ -156,8 +156,8 @@ impl Machine for SimMachine {
     fn tuning(&self) -> Tuning {
         Tuning {
             vector_threads: 64,
-            wide_vector_threads: 96,
-            vector_blocks_per_unit: 2,
+            attention_warps: 2,
+            split_rows: 8,
             threads: 64,
             warpgroups: self.layout == Layout::Nvidia,
         }

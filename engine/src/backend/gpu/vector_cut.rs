@@ -1,0 +1,149 @@
+//! How a product with one row is cut into blocks.
+
+use crate::backend::gpu::args::{Divisor, TileMatrix, UnitShares};
+
+/// Tiles that are one unit of work, of codes and of bf16 weights (`linear_vector.h`).
+const UNIT_TILES: [usize; 2] = [4, 1];
+
+/// Bits of weights that are no codes.
+const PLAIN_BITS: i32 = 16;
+
+/// Bytes that a block keeps of a tile's inputs: the inputs, and what is known of them (`row_input.h`).
+const TILE_INPUT_BYTES: usize = 128 + 16;
+
+/// Zeros, and room for the sums of warps.
+const FIXED_BYTES: usize = 64 + 256;
+
+/// Bytes of a row tile's sums.
+const ROW_TILE_SUMS: usize = 16 * 4;
+
+/// Below this share of busy multiprocessors a row tile may have two blocks, at the price of one more
+/// row for whoever reads the result.
+const BUSY_SHARE: f64 = 0.9;
+
+/// The blocks of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct VectorCut {
+    /// How many.
+    pub(crate) blocks: usize,
+    /// Row tiles may have two blocks, which leave a piece of the result each.
+    pub(crate) in_pieces: bool,
+    /// Units of a row tile.
+    row_tile_units: usize,
+    row_tiles: usize,
+    /// Bytes of shared memory, but for what depends on the threads.
+    shared_bytes: usize,
+}
+
+impl VectorCut {
+    /// For `w` on at most `most_blocks`; in pieces only if that is allowed.
+    pub(crate) fn of(w: &TileMatrix, most_blocks: usize, pieces_allowed: bool) -> Self {
+        let (row_tiles, column_tiles) = (w.row_tiles as usize, w.column_tiles as usize);
+        let blocks = most_blocks.min(row_tiles);
+        let most_row_tiles = row_tiles.div_ceil(blocks);
+        let busy = row_tiles as f64 / (most_row_tiles * blocks) as f64;
+        let in_pieces = pieces_allowed && busy < BUSY_SHARE;
+        let units = column_tiles.div_ceil(UNIT_TILES[usize::from(w.bits == PLAIN_BITS)]);
+        let row_tiles_of_block = match in_pieces {
+            // A block that begins inside a row tile ends inside one more than its share holds.
+            true => (row_tiles * units).div_ceil(blocks).div_ceil(units) + 1,
+            false => most_row_tiles,
+        };
+        let inputs = column_tiles.next_multiple_of(UNIT_TILES[0]) * TILE_INPUT_BYTES;
+        Self {
+            blocks,
+            in_pieces,
+            row_tile_units: units,
+            row_tiles,
+            shared_bytes: inputs + FIXED_BYTES + row_tiles_of_block * ROW_TILE_SUMS,
+        }
+    }
+
+    /// Who has which units, with `threads` a block.
+    pub(crate) fn shares(&self, threads: u32) -> UnitShares {
+        let (steps, step_units) = match self.in_pieces {
+            true => (self.row_tiles * self.row_tile_units, 1),
+            false => (self.row_tiles, self.row_tile_units),
+        };
+        let most_units = steps.div_ceil(self.blocks) * step_units;
+        UnitShares {
+            row_tile_units: Divisor::by(self.row_tile_units),
+            warp_units: Divisor::by(most_units.div_ceil(threads as usize / 32)),
+            step_units: step_units as i32,
+            block_steps: (steps / self.blocks) as i32,
+            larger_blocks: (steps % self.blocks) as i32,
+            padding: 0,
+        }
+    }
+
+    /// Bytes of shared memory of a block of `threads`.
+    pub(crate) fn shared_bytes(&self, threads: u32) -> u32 {
+        (self.shared_bytes + threads as usize / 32 * ROW_TILE_SUMS) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(rows: usize, columns: usize, pieces_allowed: bool) -> VectorCut {
+        let w = TileMatrix {
+            row_tiles: rows.div_ceil(16) as i32,
+            column_tiles: columns.div_ceil(64) as i32,
+            bits: 4,
+            ..TileMatrix::default()
+        };
+        VectorCut::of(&w, 132, pieces_allowed)
+    }
+
+    #[test]
+    fn whole_row_tiles_are_kept_where_they_keep_the_machine_busy() {
+        // Gate and up of Gemma 3 4B: 1280 row tiles, at most 10 a block.
+        let cut = cut(20480, 2560, true);
+        assert_eq!((cut.blocks, cut.in_pieces), (132, false));
+    }
+
+    #[test]
+    fn row_tiles_are_cut_where_a_few_blocks_would_have_twice_the_work() {
+        // 160 row tiles on 132 multiprocessors.
+        assert!(cut(2560, 10240, true).in_pieces);
+        assert!(!cut(2560, 10240, false).in_pieces);
+    }
+
+    #[test]
+    fn a_row_tile_never_has_more_than_two_blocks() {
+        // There are no more blocks than row tiles, so a block's share is at least a row tile.
+        let cut = cut(64, 10240, true);
+        assert_eq!((cut.blocks, cut.in_pieces), (4, false));
+    }
+
+    #[test]
+    fn every_unit_has_a_warp() {
+        for (rows, columns, pieces_allowed) in
+            [(20480, 2560, true), (2560, 10240, true), (48, 640, true)]
+        {
+            let cut = cut(rows, columns, pieces_allowed);
+            let shares = cut.shares(384);
+            let steps = cut.blocks as i32 * shares.block_steps + shares.larger_blocks;
+            let units = rows.div_ceil(16) * columns.div_ceil(256);
+            assert_eq!((steps * shares.step_units) as usize, units);
+            let most_units =
+                (shares.block_steps + i32::from(shares.larger_blocks > 0)) * shares.step_units;
+            assert!(12 * shares.warp_units.value >= most_units, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn shared_memory_holds_the_sums_of_every_row_tile_that_a_block_touches() {
+        let (inputs, fixed) = (160 * 144, 64 + 256);
+        // 6400 units on 132 blocks: 49 at most, of row tiles of 40, so up to three row tiles.
+        assert_eq!(
+            cut(2560, 10240, true).shared_bytes(384) as usize,
+            inputs + fixed + (3 + 12) * 64
+        );
+        assert_eq!(
+            cut(2560, 10240, false).shared_bytes(384) as usize,
+            inputs + fixed + (2 + 12) * 64
+        );
+    }
+}
