@@ -5,35 +5,46 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-unnoticed=0
+planted=0
 
-# plant LAYOUTS DESCRIPTION FILE PYTHON-EXPRESSION-OF-s: caught in at least one of the layouts.
+# plant LAYOUTS DESCRIPTION FILE PYTHON-EXPRESSION-OF-s [FLAGS]: caught in at least one of the layouts.
+# As many at a time as there are processors; each says what came of it in a file of its own.
 plant() {
-    local layouts=$1 description=$2 file=$3 change=$4 flags=${5:-} caught="" layout
-    rm -rf "$work/kernels"
-    cp -r engine/kernels "$work/kernels"
-    python3 - "$work/kernels/$file" "$change" <<'P'
+    while (($(jobs -rp | wc -l) >= $(nproc))); do
+        wait -n || true
+    done
+    planted=$((planted + 1))
+    plant_in "$work/$(printf %03d $planted)" "$@" &
+}
+
+plant_in() {
+    local place=$1 layouts=$2 description=$3 file=$4 change=$5 flags=${6:-} layout
+    mkdir "$place"
+    cp -r engine/kernels "$place/kernels"
+    if ! python3 - "$place/kernels/$file" "$change" <<'P'; then
 import sys
 path, change = sys.argv[1:]
 before = open(path).read()
 s = before
 after = eval(change)
 if after == before:
-    sys.exit(f"{path}: the bug could not be planted: {change}")
+    sys.exit(f"the bug could not be planted: {change}")
 open(path, "w").write(after)
 P
+        echo "NOT PLANTED $description" >"$place/result"
+        return
+    fi
     for layout in $layouts; do
         # shellcheck disable=SC2086 # flags are words
-        c++ -std=c++17 -O1 -w $flags "-DKPORT_LAYOUT_$layout" "$work/kernels/tests.cpp" -o "$work/tests"
-        timeout 120 "$work/tests" >"$work/out" 2>&1 ||
-            caught+=" [$layout: $(grep -m1 -E 'FAILED|ERROR|error' "$work/out" | cut -c1-90)]"
+        if ! c++ -std=c++17 -O1 -w $flags "-DKPORT_LAYOUT_$layout" "$place/kernels/tests.cpp" -o "$place/tests" 2>"$place/out"; then
+            break
+        fi
+        if ! timeout 120 "$place/tests" >"$place/out" 2>&1; then
+            echo "caught     $description [$layout: $(grep -m1 -E 'FAILED|ERROR|error' "$place/out" | cut -c1-90)]" >"$place/result"
+            return
+        fi
     done
-    if [[ -n $caught ]]; then
-        echo "caught     $description$caught"
-    else
-        echo "UNNOTICED  $description"
-        unnoticed=1
-    fi
+    echo "UNNOTICED  $description" >"$place/result"
 }
 
 both="NV RDNA3"
@@ -125,4 +136,7 @@ plant NV "read beyond the end of the weights" linear_vector.h \
     "-fsanitize=address -DSIM_UCONTEXT"
 plant NV "write beyond the last row" linear_matrix.h \
     's.replace("if (token < a.tokens && row < a.w.rows)", "if (row < a.w.rows)")' "-fsanitize=address -DSIM_UCONTEXT"
-exit $unnoticed
+wait
+cat "$work"/*/result
+# A bug whose test never came to an end would leave no line.
+(($(cat "$work"/*/result | grep -c "^caught ") == planted))
