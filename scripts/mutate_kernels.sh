@@ -120,8 +120,8 @@ plant "$both" "codes that straddle words lose their high bits" fragments.h \
     's.replace("if (shift + BITS > 32) value |=", "if (false) value |=")'
 plant NV "two operand registers exchanged" fragments.h \
     's.replace("even.r[0] = a.x; even.r[1] = a.y;", "even.r[0] = a.y; even.r[1] = a.x;")'
-plant RDNA3 "upper half of the wave does not repeat the lower" fragments.h \
-    's.replace("const bf16_t* row = x + (lane_id() & 15) * stride + 32 * h;", "const bf16_t* row = x + (lane_id() >> 1) * stride + 32 * h;")'
+plant RDNA3 "upper half of the wave does not repeat the lower" activations.h \
+    's.replace("int token = lane_id() & 15;", "int token = lane_id() >> 1;", 1)'
 plant "$both" "wrong row of an accumulator" fragments.h \
     's.replace("DEV int acc_row(int i) { return 2 * i + (lane_id() >> 4); }", "DEV int acc_row(int i) { return i + 8 * (lane_id() >> 4); }").replace("(lane_id() >> 2) + ((i >> 1) & 1) * 8", "(lane_id() >> 2) + (i & 1) * 8")'
 plant "$both" "largest id among equals" linear_vector.h 's.replace("id < than.id", "id > than.id")'
