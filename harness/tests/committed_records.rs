@@ -25,8 +25,11 @@ fn every_committed_record_still_says_what_its_page_says() {
         first_revision += u32::from(revision == RuleRevision::First);
         let analysis = analyse(&record.plan, &record.attempts).unwrap();
         for judged in analysis.judgements.iter().filter(|one| one.gated) {
-            let estimate = judged.estimate.as_ref().unwrap();
-            let change = words::estimate(judged.better, estimate);
+            let estimate = judged.estimate.as_ref();
+            let change = estimate.map_or_else(
+                || "n/a".to_owned(),
+                |estimate| words::estimate(judged.better, estimate),
+            );
             let verdict = words::verdict(judged.verdict);
             let row = page.lines().find(|line| {
                 line.contains(&format!("| {change} |"))
