@@ -7,6 +7,7 @@ pub mod kv_cache;
 pub mod memory;
 pub mod qmm;
 pub mod quant;
+pub mod random;
 pub mod version;
 
 pub mod error;

@@ -1,6 +1,7 @@
 //! How tokens are drawn: options, and the random numbers that the host adds to each step.
 
 use crate::backend::interface::Sampling;
+use crate::random::{SplitMix64, unit_float};
 
 /// Options of the command line.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,7 +28,7 @@ impl Default for SamplerOptions {
 #[derive(Debug, Clone)]
 pub struct Sampler {
     options: SamplerOptions,
-    state: u64,
+    random: SplitMix64,
 }
 
 impl Sampler {
@@ -35,7 +36,7 @@ impl Sampler {
     pub fn new(options: SamplerOptions) -> Self {
         Self {
             options,
-            state: options.seed,
+            random: SplitMix64::new(options.seed),
         }
     }
 
@@ -51,14 +52,9 @@ impl Sampler {
         }
     }
 
-    /// Uniform in `[0, 1)`: SplitMix64 (Steele, Lea, Flood 2014), its top 24 bits.
+    /// Uniform in `[0, 1)`.
     fn uniform(&mut self) -> f32 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^= mixed >> 31;
-        (mixed >> 40) as f32 / (1u64 << 24) as f32
+        unit_float(self.random.next_bits())
     }
 }
 

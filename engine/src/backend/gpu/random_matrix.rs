@@ -10,6 +10,7 @@ use proptest::test_runner::TestCaseError;
 use crate::backend::gpu::buffer::as_bytes;
 use crate::backend::interface::{Activation, HostLinear, HostWeights};
 use crate::quant::{AffineFormat, dequantize_row};
+use crate::random::{SplitMix64, unit_float};
 use crate::weights::{Dtype, TensorView};
 
 /// Bits of a matrix whose weights are bf16 and no codes.
@@ -121,7 +122,7 @@ impl HostMatrix {
             return matrix;
         };
         matrix.codes = (0..rows * affine.bytes_per_row(columns))
-            .map(|_| random.next() as u8)
+            .map(|_| random.0.next_bits() as u8)
             .collect();
         let most = f32::from(affine.max_code());
         let stream = affine.bytes_per_row(columns);
@@ -254,20 +255,12 @@ fn put(dtype: Dtype, value: f32, out: &mut Vec<u8>) -> f32 {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub(super) struct Random(pub(super) u64);
+/// What random matrices and inputs are made of.
+pub(super) struct Random(pub(super) SplitMix64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     /// From -1 to 1.
     pub(super) fn uniform(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
+        2.0 * unit_float(self.0.next_bits()) - 1.0
     }
 }

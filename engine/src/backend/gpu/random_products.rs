@@ -16,6 +16,7 @@ use crate::backend::gpu::routes::Routes;
 use crate::backend::gpu::tiles::{Layout, TILE_COLUMNS};
 use crate::backend::gpu::weights::Linear;
 use crate::backend::interface::{Activation, Arithmetic};
+use crate::random::SplitMix64;
 use crate::weights::Dtype;
 
 /// Floats behind a row of the results that must stay as they are.
@@ -97,7 +98,7 @@ pub(crate) fn check(machine: &Arc<dyn Machine>, most: Most) {
 }
 
 fn check_case(machine: &Arc<dyn Machine>, case: Case) -> Result<(), TestCaseError> {
-    let mut random = Random(case.seed);
+    let mut random = Random(SplitMix64::new(case.seed));
     let matrix = HostMatrix::new(case.format, &mut random);
     let other = HostMatrix::new(case.format, &mut random);
     let x: Vec<f32> = (0..case.tokens * case.format.columns)

@@ -1,15 +1,13 @@
 //! The bytes of a synthetic tensor: a pure function of its key and a position.
 //!
 //! Counter-based, so any range of any tensor can be made alone, in any order
-//! and on any thread, with the same bytes. The mixer is the output function of
-//! SplitMix64 (Steele, Lea, Flood 2014), applied to `key + index * gamma`.
+//! and on any thread, with the same bytes: number `index` of the random stream that
+//! the key begins.
 
 use half::{bf16, f16};
 
 use super::catalogue::Half;
-
-/// The odd constant of SplitMix64: 2^64 divided by the golden ratio.
-const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
+use crate::random::{at, mix, unit_float};
 
 /// A scale lies in `step * [SPREAD_LOW, SPREAD_LOW + SPREAD_WIDTH)`, up to sign.
 const SPREAD_LOW: f32 = 0.75;
@@ -128,21 +126,6 @@ fn scale(key: u64, index: u64, step: f32) -> f32 {
     }
 }
 
-/// 24 high bits as a number in [0, 1); the low bits stay free for a sign.
-fn unit_float(random: u64) -> f32 {
-    (random >> 40) as f32 / (1u64 << 24) as f32
-}
-
-fn at(key: u64, index: u64) -> u64 {
-    mix(key.wrapping_add(index.wrapping_add(1).wrapping_mul(GAMMA)))
-}
-
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,20 +178,6 @@ mod tests {
                 prop_assert_eq!(&whole, &pieces);
             }
         }
-    }
-
-    #[test]
-    fn the_mixer_is_splitmix64() {
-        // First outputs for seed 1234567, as its authors' code prints them.
-        let got: Vec<u64> = (0..3).map(|index| at(1_234_567, index)).collect();
-        assert_eq!(
-            got,
-            [
-                6_457_827_717_110_365_317,
-                3_203_168_211_198_807_973,
-                9_817_491_932_198_370_423
-            ]
-        );
     }
 
     #[test]
