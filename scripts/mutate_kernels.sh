@@ -31,13 +31,14 @@ if after == before:
     sys.exit(f"the bug could not be planted: {change}")
 open(path, "w").write(after)
 P
-        echo "NOT PLANTED $description" >"$place/result"
+        echo "NOT THERE  $description" >"$place/result"
         return
     fi
     for layout in $layouts; do
         # shellcheck disable=SC2086 # flags are words
         if ! c++ -std=c++17 -O1 -w $flags "-DKPORT_LAYOUT_$layout" "$place/kernels/tests.cpp" -o "$place/tests" 2>"$place/out"; then
-            break
+            echo "NOT BUILT  $description [$layout: $(grep -m1 error "$place/out" | cut -c1-90)]" >"$place/result"
+            return
         fi
         if ! timeout 120 "$place/tests" >"$place/out" 2>&1; then
             echo "caught     $description [$layout: $(grep -m1 -E 'FAILED|ERROR|error' "$place/out" | cut -c1-90)]" >"$place/result"
@@ -55,7 +56,7 @@ plant "$both" "inputs read before they are staged" row_input.h \
 plant "$both" "keys overwritten while they are read" attention_tiles.h \
     's.replace("        block_sync();\n        load_key_tile", "        load_key_tile", 1)'
 plant "$both" "results that do not shrink with the maximum" attention_tiles.h \
-    's.replace("out[s].v[i] *= shrink[row_slot(i)];", ";")'
+    's.replace("sums[t].v[i] *= shrink[row_slot(i)];", ";")'
 plant "$both" "values read by rows" attention_tiles.h \
     's.replace("load_columns_b(values", "load_rows_b(values")'
 plant "$both" "activations overwritten while they are read" linear_matrix.h \

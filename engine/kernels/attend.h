@@ -13,6 +13,11 @@ template <int E, int G> struct Walk {
     float most[G], sum[G], out[G][E], query[G][E];
 };
 
+template <int E> DEV void unpack(const u32* words, float* to) {
+#pragma unroll
+    for (int e = 0; e < E / 2; e++) { to[2 * e] = low(words[e]); to[2 * e + 1] = high(words[e]); }
+}
+
 template <int E> DEV void load_elements(const float* p, float* out) {
 #pragma unroll
     for (int e = 0; e < E; e++) out[e] = p[e];
@@ -26,8 +31,7 @@ template <int E> DEV void load_elements(const bf16_t* p, float* out) {
         U2 v = *(const U2*)p;
         words[0] = v.x; words[1 % (E / 2)] = v.y;
     } else words[0] = *(const u32*)p;
-#pragma unroll
-    for (int e = 0; e < E / 2; e++) { out[2 * e] = low(words[e]); out[2 * e + 1] = high(words[e]); }
+    unpack<E>(words, out);
 }
 
 template <int E, int G> DEV void start_walk(Walk<E, G>& w, const float* queries, int query_stride, int heads, int head_dim, float scale, int at) {

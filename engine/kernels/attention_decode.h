@@ -47,11 +47,6 @@ template <int E, int LANES, int N> DEV void load_rows(u32 (*words)[E / 2], const
     }
 }
 
-template <int E> DEV void unpack(const u32* words, float* to) {
-#pragma unroll
-    for (int e = 0; e < E / 2; e++) { to[2 * e] = low(words[e]); to[2 * e + 1] = high(words[e]); }
-}
-
 // Scores of N rows, [row][head], in every lane of the walker.
 template <int E, int G, int N, int LANES> DEV void score_rows(const Walk<E, G>& w, const u32 (*k)[E / 2], float* score) {
 #pragma unroll

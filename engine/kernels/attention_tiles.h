@@ -37,6 +37,34 @@ template <int DIM> DEV void load_query_tile(bf16_t* to, const PrefillAttentionAr
 
 // What a lane knows of the rows that it holds.
 struct RowState { float most[ROW_SLOTS], sum[ROW_SLOTS]; };
+DEV void start_rows(RowState& state) {
+#pragma unroll
+    for (int r = 0; r < ROW_SLOTS; r++) { state.most[r] = NO_SCORE; state.sum[r] = 0.0f; }
+}
+
+template <int TILES> DEV void clear_sums(Acc* sums) {
+#pragma unroll
+    for (int t = 0; t < TILES; t++)
+#pragma unroll
+        for (int i = 0; i < 8; i++) sums[t].v[i] = 0.0f;
+}
+template <int TILES> DEV void shrink_sums(Acc* sums, const float* shrink) {
+#pragma unroll
+    for (int t = 0; t < TILES; t++)
+#pragma unroll
+        for (int i = 0; i < 8; i++) sums[t].v[i] *= shrink[row_slot(i)];
+}
+
+// Scores of KEYS keys from `row` on that the queries from `query` on do not see; keys end at `end`.
+template <int KEYS> DEV void hide_unseen(Acc* scores, const PrefillAttentionArgs& a, int row, int query, int end) {
+#pragma unroll
+    for (int t = 0; t < KEYS / 16; t++)
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            int key = row + t * 16 + acc_column(i), q = query + acc_row(i);
+            if (key < q + a.oldest || key > q + a.newest || key >= end) scores[t].v[i] = NO_SCORE;
+        }
+}
 
 // Scores of KEYS keys to probabilities, in place; what was found before shrinks by `shrink`.
 template <int KEYS> DEV void soften(Acc* scores, RowState& state, float* shrink) {
@@ -84,13 +112,9 @@ template <int DIM> DEV void tile_attention(const PrefillAttentionArgs& a) {
     const bf16_t* v = (const bf16_t*)a.cache.v + kv_head * DIM;
 
     Acc out[STEPS];
-#pragma unroll
-    for (int s = 0; s < STEPS; s++)
-#pragma unroll
-        for (int i = 0; i < 8; i++) out[s].v[i] = 0.0f;
+    clear_sums<STEPS>(out);
     RowState state;
-#pragma unroll
-    for (int r = 0; r < ROW_SLOTS; r++) { state.most[r] = NO_SCORE; state.sum[r] = 0.0f; }
+    start_rows(state);
 
     load_query_tile<DIM>(queries, a, first, head);
     const bf16_t* mine = queries + warp * 16 * STRIDE;
@@ -101,29 +125,17 @@ template <int DIM> DEV void tile_attention(const PrefillAttentionArgs& a) {
         load_key_tile<DIM>(values, v, row_stride, row, hi);
         block_sync();
         Acc scores[TILE_KEYS / 16];
-#pragma unroll
-        for (int t = 0; t < TILE_KEYS / 16; t++)
-#pragma unroll
-            for (int i = 0; i < 8; i++) scores[t].v[i] = 0.0f;
+        clear_sums<TILE_KEYS / 16>(scores);
 #pragma unroll
         for (int s = 0; s < STEPS; s++) {
             FragA q = load_rows_a(mine + s * 16, STRIDE);
 #pragma unroll
             for (int t = 0; t < TILE_KEYS / 16; t++) mma(scores[t], q, load_rows_b(keys + t * 16 * STRIDE + s * 16, STRIDE));
         }
-#pragma unroll
-        for (int t = 0; t < TILE_KEYS / 16; t++)
-#pragma unroll
-            for (int i = 0; i < 8; i++) {
-                int key = row + t * 16 + acc_column(i), q = query + acc_row(i);
-                if (key < q + a.oldest || key > q + a.newest || key >= hi) scores[t].v[i] = NO_SCORE;
-            }
+        hide_unseen<TILE_KEYS>(scores, a, row, query, hi);
         float shrink[ROW_SLOTS];
         soften<TILE_KEYS>(scores, state, shrink);
-#pragma unroll
-        for (int s = 0; s < STEPS; s++)
-#pragma unroll
-            for (int i = 0; i < 8; i++) out[s].v[i] *= shrink[row_slot(i)];
+        shrink_sums<STEPS>(out, shrink);
 #pragma unroll
         for (int t = 0; t < TILE_KEYS / 16; t++) {
             FragA p = sums_to_a(scores[t], scratch);

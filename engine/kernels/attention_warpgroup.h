@@ -55,21 +55,14 @@ template <int DIM> DEV void group_attention(const PrefillAttentionArgs& a) {
     copy_keys<DIM>(values, v, row_stride, lo, hi);
     stage_queries<DIM>(queries, a, first, head);
     Acc out[STEPS];
-#pragma unroll
-    for (int s = 0; s < STEPS; s++)
-#pragma unroll
-        for (int i = 0; i < 8; i++) out[s].v[i] = 0.0f;
+    clear_sums<STEPS>(out);
     RowState state;
-#pragma unroll
-    for (int r = 0; r < ROW_SLOTS; r++) { state.most[r] = NO_SCORE; state.sum[r] = 0.0f; }
+    start_rows(state);
 
     int query = a.first_token + first + warp * 16;
     for (int row = lo; row < hi; row += GROUP_KEYS) {
         Acc scores[KEY_TILES];
-#pragma unroll
-        for (int t = 0; t < KEY_TILES; t++)
-#pragma unroll
-            for (int i = 0; i < 8; i++) scores[t].v[i] = 0.0f;
+        clear_sums<KEY_TILES>(scores);
         wait_copies<1>();
         publish_copies();
         block_sync();
@@ -84,20 +77,10 @@ template <int DIM> DEV void group_attention(const PrefillAttentionArgs& a) {
         block_sync();
         copy_keys<DIM>(keys, k, row_stride, row + GROUP_KEYS, hi);
         bool edge = row + GROUP_KEYS > hi || row < query + 15 + a.oldest || row + GROUP_KEYS - 1 > query + a.newest;
-        if (edge)
-#pragma unroll
-            for (int t = 0; t < KEY_TILES; t++)
-#pragma unroll
-                for (int i = 0; i < 8; i++) {
-                    int key = row + t * 16 + acc_column(i), q = query + acc_row(i);
-                    if (key < q + a.oldest || key > q + a.newest || key >= hi) scores[t].v[i] = NO_SCORE;
-                }
+        if (edge) hide_unseen<GROUP_KEYS>(scores, a, row, query, hi);
         float shrink[ROW_SLOTS];
         soften<GROUP_KEYS>(scores, state, shrink);
-#pragma unroll
-        for (int s = 0; s < STEPS; s++)
-#pragma unroll
-            for (int i = 0; i < 8; i++) out[s].v[i] *= shrink[row_slot(i)];
+        shrink_sums<STEPS>(out, shrink);
         FragA p[KEY_TILES];
 #pragma unroll
         for (int t = 0; t < KEY_TILES; t++) p[t] = sums_to_a(scores[t], nullptr);

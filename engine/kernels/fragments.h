@@ -16,7 +16,6 @@
 
 #define TILE_ROWS 16
 #define TILE_COLUMNS 64
-#define TILE_STEPS 4
 
 struct Acc { float v[8]; };
 
@@ -37,9 +36,9 @@ DEV bool holds_vector() { return (lane_id() & 15) == 0; }
 #define PAIRED_ACC(i) (i)
 #define BELOW(i) ((i) + 4)
 DEV U4 ld4(const bf16_t* p) { return *(const U4*)p; }
-// Steps 2 h and 2 h + 1 of 16 columns of activations, `stride` elements apart, 64 inputs each.
-DEV void load_x_pair(const bf16_t* x, int stride, int h, FragB& even, FragB& odd) {
-    const bf16_t* row = x + (lane_id() & 15) * stride + 32 * h;
+// Steps 2 h and 2 h + 1 of 64 inputs, the same in all columns.
+DEV void load_x_pair(const bf16_t* x, int h, FragB& even, FragB& odd) {
+    const bf16_t* row = x + 32 * h;
     for (int half = 0; half < 2; half++) {
         U4 a = ld4(row + 8 * half), b = ld4(row + 16 + 8 * half);
         even.r[4 * half] = a.x; even.r[4 * half + 1] = a.y; even.r[4 * half + 2] = a.z; even.r[4 * half + 3] = a.w;
@@ -60,11 +59,10 @@ DEV bool holds_vector() { return (lane_id() & 3) == 0; }
 #define PAIRED_ACCS 4
 #define PAIRED_ACC(i) ((i) < 2 ? (i) : (i) + 2)
 #define BELOW(i) ((i) + 2)
-DEV void load_x_pair(const bf16_t* x, int stride, int h, FragB& even, FragB& odd) {
-    const bf16_t* row = x + (lane_id() >> 2) * stride + 32 * h + 8 * (lane_id() & 3);
-    U4 a = *(const U4*)row, b = *(const U4*)(row + 8 * stride);
+DEV void load_x_pair(const bf16_t* x, int h, FragB& even, FragB& odd) {
+    U4 a = *(const U4*)(x + 32 * h + 8 * (lane_id() & 3));
     even.r[0] = a.x; even.r[1] = a.y; odd.r[0] = a.z; odd.r[1] = a.w;
-    even.r[2] = b.x; even.r[3] = b.y; odd.r[2] = b.z; odd.r[3] = b.w;
+    even.r[2] = a.x; even.r[3] = a.y; odd.r[2] = a.z; odd.r[3] = a.w;
 }
 #endif
 

@@ -5,7 +5,6 @@
 // Elements as the cache holds them.
 DEV void store_as(float* p, float v) { *p = v; }
 DEV void store_as(bf16_t* p, float v) { *p = f2bf(v); }
-template <class T> DEV float rounded_to(float v) { return sizeof(T) == 2 ? bf2f(f2bf(v)) : v; }
 
 // A warp norms `in` (unless `norm` is null) and rotates it by `angles` ([head_dim / 2] cosines and
 // sines; halves pair). `out` may be `in`.

@@ -71,7 +71,7 @@ DEV void add_weights(const Unit<16>& u, int tile, const StagedRow& s, float* y) 
 #pragma unroll
         for (int i = 0; i < 8; i++) raw[h].v[i] = 0.0f;
         FragB even, odd;
-        load_x_pair((const bf16_t*)s.x + tile * TILE_COLUMNS, 0, h, even, odd);
+        load_x_pair((const bf16_t*)s.x + tile * TILE_COLUMNS, h, even, odd);
         mma_vector(raw[h], operand<16>(u.words[0], 2 * h), even);
         mma_vector(raw[h], operand<16>(u.words[0], 2 * h + 1), odd);
     }
