@@ -13,7 +13,7 @@ use crate::replay::judge::{self, Judged};
 use crate::replay::mapping::{self, Mapping};
 use crate::replay::sheet::{self, Sheet};
 use crate::replay::{convention, session};
-use crate::report::publish::{self, Destination};
+use crate::report::publish;
 use crate::report::replay::{Input, Inputs, ReplayModel};
 use crate::report::terminal;
 
@@ -28,12 +28,7 @@ pub fn run(arguments: &ReplayArgs) -> anyhow::Result<i32> {
         .publish
         .then(|| report_files::default_folder(&root));
     if let Some(folder) = arguments.to.clone().or(published) {
-        let private = report_files::private_texts();
-        let to = Destination {
-            folder: &folder,
-            with_record: arguments.publish,
-            private: &private,
-        };
+        let to = report_files::destination(&folder, arguments.publish);
         let path = publish::write_replay(&judged, &inputs, &to)?;
         print(&format!("{}\n", project::relative(&path, &root)))?;
     } else if arguments.json {

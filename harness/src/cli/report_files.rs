@@ -47,13 +47,7 @@ pub fn write(
     folder: &Path,
     with_record: bool,
 ) -> Result<PathBuf, PublishError> {
-    let private = private_texts();
-    let to = Destination {
-        folder,
-        with_record,
-        private: &private,
-    };
-    publish::write(record, analysis, &to)
+    publish::write(record, analysis, &destination(folder, with_record))
 }
 
 /// Writes the page of a search under `(folder, name)`, with the records of its runs where asked
@@ -67,18 +61,12 @@ pub fn write_bisection(
     (folder, name): (&Path, &str),
     with_record: bool,
 ) -> Result<PathBuf, PublishError> {
-    let private = private_texts();
-    let to = Destination {
-        folder,
-        with_record,
-        private: &private,
-    };
     let sealed = records.first();
     let stem = sealed.map_or_else(
         || name.to_owned(),
         |(_, record)| format!("{name}-{}-{}", record.host.label, date(record)),
     );
-    publish::write_bisection(finding, records, &stem, &to)
+    publish::write_bisection(finding, records, &stem, &destination(folder, with_record))
 }
 
 /// Writes a report with its record, or without it where that must not be published as it is:
@@ -102,9 +90,18 @@ pub fn published(
     Ok(None)
 }
 
-/// What no published file may hold: where this user's files lie.
+/// A folder for what is published, which holds nothing of where this user's files lie.
 #[must_use]
-pub fn private_texts() -> Vec<String> {
+pub fn destination(folder: &Path, with_record: bool) -> Destination<'_> {
+    Destination {
+        folder,
+        with_record,
+        private: private_texts(),
+    }
+}
+
+/// What no published file may hold: where this user's files lie.
+fn private_texts() -> Vec<String> {
     let folders = [
         std::env::current_dir().ok(),
         std::env::var_os("HOME").map(PathBuf::from),

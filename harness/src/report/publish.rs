@@ -97,14 +97,14 @@ impl PublishError {
 }
 
 /// What to write, and where.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Destination<'a> {
     /// The folder of the Markdown file.
     pub folder: &'a Path,
     /// Copy the record beside the pictures.
     pub with_record: bool,
     /// Texts that no published file may hold, such as the home directory.
-    pub private: &'a [String],
+    pub private: Vec<String>,
 }
 
 /// Writes the report of `record`; gives the path of its Markdown file.
@@ -205,7 +205,7 @@ fn put(files: &[(PathBuf, Vec<u8>)], to: &Destination<'_>) -> Result<(), Publish
     if to.with_record {
         check_size(files)?;
     }
-    check_private(files, to.private)?;
+    check_private(files, &to.private)?;
     for (path, bytes) in files {
         let folder = path.parent().unwrap_or(to.folder);
         fs::create_dir_all(folder).map_err(failed("create", folder))?;
@@ -332,7 +332,7 @@ mod tests {
         Destination {
             folder,
             with_record: true,
-            private: &[],
+            private: Vec::new(),
         }
     }
 
@@ -432,9 +432,8 @@ mod tests {
         let mut record = stored(root.path(), 0);
         record.notes.push("left in /home/somebody/x".into());
         let docs = root.path().join("docs");
-        let private = ["/home/somebody".to_owned()];
         let destination = Destination {
-            private: &private,
+            private: vec!["/home/somebody".to_owned()],
             ..to(&docs)
         };
         let error = write(&record, &analysis(&record), &destination).unwrap_err();

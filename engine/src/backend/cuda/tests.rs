@@ -19,31 +19,29 @@ fn machine() -> Option<Arc<dyn Machine>> {
     }
 }
 
+fn check(most: Most) {
+    if let Some(machine) = machine() {
+        check_random_products(&machine, most);
+    }
+}
+
 #[test]
 fn products_of_random_shapes_are_those_of_the_dequantiser() {
-    let Some(machine) = machine() else {
-        return;
-    };
-    let most = Most {
+    check(Most {
         cases: 200,
         rows: 420,
         groups: 6,
         tokens: 200,
-    };
-    check_random_products(&machine, most);
+    });
 }
 
 /// For `compute-sanitizer`, which is a hundred times slower.
 #[test]
 fn a_few_small_products() {
-    let Some(machine) = machine() else {
-        return;
-    };
-    let most = Most {
+    check(Most {
         cases: 12,
         rows: 300,
         groups: 3,
         tokens: 170,
-    };
-    check_random_products(&machine, most);
+    });
 }
