@@ -137,6 +137,18 @@ plant NV "read beyond the end of the weights" linear_vector.h \
     "-fsanitize=address -DSIM_UCONTEXT"
 plant NV "write beyond the last row" linear_matrix.h \
     's.replace("if (token < a.tokens && row < a.w.rows)", "if (row < a.w.rows)")' "-fsanitize=address -DSIM_UCONTEXT"
+plant "$both" "codes of a stream that straddles words cut off" weights.h 's.replace("if (shift + bits > 32) code |=", "if (false) code |=")'
+plant "$both" "codes put into the tile in the order of the file" arrange.h 's.replace("int eight = place / 8, pair = place % 4, odd = place % 8 / 4;", "int eight = place / 8, pair = place % 8 / 2, odd = place % 2;")'
+plant "$both" "bf16 weights put into the tile as codes are" arrange.h 's.replace("a.bits == 16 ? i / 8 * 8 + i % 8 / 2 + i % 2 * 4 : i", "i")'
+plant "$both" "rows counted from the start of the module, not of what was copied" arrange.h 's.replace("long before = row.row - m.first_row;", "long before = row.row;")'
+plant "$both" "scales of other rows than the codes" arrange.h 's.replace("(row.row - m.first_row) * file_groups", "row.row * file_groups")'
+plant "$both" "rows of nothing filled with the first row" arrange.h 's.replace("row.matrix < 0 || column >= a.columns", "column >= a.columns").replace("a.matrices[row.matrix];\n    long before", "a.matrices[row.matrix < 0 ? 0 : row.matrix];\n    long before")'
+plant "$both" "columns beyond the last filled with the next row" arrange.h 's.replace("row.matrix < 0 || column >= a.columns", "row.matrix < 0")'
+plant "$both" "groups beyond the last left as they were" arrange.h 's.replace("        if (some) pair = ((const", "        if (!some) return;\n        pair = ((const")'
+plant "$both" "biases read as the scales are stored" arrange.h 's.replace("float_at(m.biases, m.bias_kind, at)", "float_at(m.biases, m.scale_kind, at)")'
+plant "$both" "float32 weights cut off, not rounded" arrange.h 's.replace(": f2bf(f);", ": u >> 16;")'
+plant "$both" "a NaN rounded to a number" arrange.h 's.replace("(u & 0x7fffffffu) > 0x7f800000u ?", "false ?")'
+plant "$both" "a thread too many writes behind the tiles" arrange.h 's.replace("if (tile >= (long)a.row_tiles * a.column_tiles) return;", "")' "-fsanitize=address -DSIM_UCONTEXT"
 wait
 cat "$work"/*/result
 # A bug whose test never came to an end would leave no line.

@@ -109,6 +109,30 @@ struct DecodeAttentionArgs {
     int layer, kind, rope, heads, kv_heads, head_dim, least_rows; // of a split
 };
 
+// ---- while a model is loaded --------------------------------------------------------------------
+
+enum FloatKind { FLOAT_BF16 = 0, FLOAT_F16 = 1, FLOAT_F32 = 2 };
+
+// Rows of a matrix in the order of the file, from `first_row` on.
+struct FileMatrix {
+    const void* weights;         // codes, a little-endian stream of bits a row; or floats of weight_kind
+    const void *scales, *biases; // [row][group]; null for floats
+    int first_row, weight_kind, scale_kind, bias_kind;
+};
+
+struct FileRow { int matrix, row; }; // matrix < 0: a row of zeros
+
+// Of arrange_codes and arrange_scales: some row tiles of a TileMatrix.
+struct ArrangeArgs {
+    const FileMatrix* matrices;
+    const FileRow* rows; // [row tiles * 16]
+    u32* codes;          // of these row tiles, as in TileMatrix
+    void* scales;        // likewise
+    int columns, row_tiles, column_tiles, bits, group, scale_kind;
+};
+
+// -------------------------------------------------------------------------------------------------
+
 struct ReadProbeArgs { const void* from; u32* sum; long count; }; // pieces of 16 bytes
 
 // ---- many rows ----------------------------------------------------------------------------------

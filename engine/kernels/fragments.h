@@ -2,7 +2,7 @@
 //
 // A weight tile is 16 rows x 64 columns; each lane's codes are contiguous and in the order in which
 // it uses them, so a lane reads its part of a tile with one wide load. Which row and column a code
-// belongs to depends on the matrix unit (`host packing: src/backend/gpu/tiles.rs`):
+// belongs to depends on the matrix unit (arrange.h puts it there):
 //
 // * NVIDIA (PTX ISA, mma.m16n8k16): lane = 4 g + t holds rows g and g + 8, and of each half of the
 //   columns eight that follow one another from 8 t on. The sum over columns is free in its order, so

@@ -10,4 +10,5 @@
 #include "attention_tiles.h"
 #include "attention_warpgroup.h"
 #include "pick.h"
+#include "arrange.h"
 #include "read_probe.h"

@@ -598,6 +598,8 @@ void test_plain(int order) {
     }
 }
 
+#include "tests_arrange.h"
+
 void all(int order) {
     for (int bits : {2, 3, 4, 5, 6, 8, 16}) {
         test_vector(bits, 64, SCALE_BF16, 70, 192, OUT_STORE, false, false, false, 64, order);
@@ -643,6 +645,7 @@ void all(int order) {
     test_prefill_attention<bf16_t>(finish_rows_bf16, group_attention_256, 1, 256, 2, 1, 80, 30, false, order);
 #endif
     test_plain(order);
+    test_arrange_formats(order);
 }
 
 } // namespace

@@ -31,6 +31,14 @@ DEV int scale_index(const TileMatrix& w, int row_tile, int column) {
 // has to be asked in a loop.
 DEV bool is_usual(const TileMatrix& w) { return w.scale_kind == SCALE_BF16 && w.group >= TILE_COLUMNS; }
 
+// The code that begins at `bit` of a little-endian stream.
+DEV u32 code_at(const u32* words, int bit, int bits) {
+    int shift = bit % 32;
+    u32 code = words[bit / 32] >> shift;
+    if (shift + bits > 32) code |= words[bit / 32 + 1] << (32 - shift);
+    return code & ((1u << bits) - 1);
+}
+
 // One element; the way from (row, column) to (lane, place in its stream) is that of fragments.h.
 DEV float element(const TileMatrix& w, int row, int column) {
     int r = row % TILE_ROWS, c = column % TILE_COLUMNS;
@@ -46,10 +54,7 @@ DEV float element(const TileMatrix& w, int row, int column) {
         u32 word = words[place / 8 * 4 + place % 4];
         return place % 8 < 4 ? low(word) : high(word);
     }
-    int bit = place * w.bits, shift = bit % 32;
-    u32 code = words[bit / 32] >> shift;
-    if (shift + w.bits > 32) code |= words[bit / 32 + 1] << (32 - shift);
-    code &= (1u << w.bits) - 1;
+    u32 code = code_at(words, place * w.bits, w.bits);
     Scale s = read_scale(w.scales, w.scale_kind, scale_index(w, row / TILE_ROWS, column) + r);
     return s.scale * (float)code + s.bias;
 }
@@ -57,11 +62,7 @@ DEV float element(const TileMatrix& w, int row, int column) {
 // The same of a matrix in the order of the file.
 DEV float element(const PlainMatrix& w, int row, int column) {
     if (!w.codes) return w.scales[(long)row * w.columns + column];
-    const u32* words = w.codes + (long)row * (w.columns * w.bits / 32);
-    int bit = column * w.bits, shift = bit % 32;
-    u32 code = words[bit / 32] >> shift;
-    if (shift + w.bits > 32) code |= words[bit / 32 + 1] << (32 - shift);
-    code &= (1u << w.bits) - 1;
+    u32 code = code_at(w.codes + (long)row * (w.columns * w.bits / 32), column * w.bits, w.bits);
     long group = (long)row * (w.columns / w.group) + column / w.group;
     return w.scales[group] * (float)code + w.biases[group];
 }

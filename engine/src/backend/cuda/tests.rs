@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::backend::cuda::driver::CudaMachine;
 use crate::backend::cuda::open::require;
-use crate::backend::gpu::{Machine, Most, check_random_products};
+use crate::backend::gpu::{Machine, Most, check_random_products, check_random_tiles};
 
 /// `None` where there is no GPU, which is then said.
 fn machine() -> Option<Arc<dyn Machine>> {
@@ -33,6 +33,13 @@ fn products_of_random_shapes_are_those_of_the_dequantiser() {
         groups: 6,
         tokens: 200,
     });
+}
+
+#[test]
+fn tiles_made_on_the_device_are_those_that_the_host_makes() {
+    if let Some(machine) = machine() {
+        check_random_tiles(&machine, 120);
+    }
 }
 
 /// For `compute-sanitizer`, which is a hundred times slower.

@@ -94,6 +94,18 @@ arguments! {
     PickArgs { best: u64, tokens: u64, host_tokens: u64, state: u64, count: i32, slot: i32 }
     /// Of `block_best`.
     BlockBestArgs { logits: u64, best: u64, count: i32, padding: i32 }
+    /// Rows of a matrix in the order of the file.
+    FileMatrix {
+        weights: u64, scales: u64, biases: u64,
+        first_row: i32, weight_kind: i32, scale_kind: i32, bias_kind: i32,
+    }
+    /// Which row of which of them a row of tiles is; `matrix` below 0 is a row of zeros.
+    FileRow { matrix: i32, row: i32 }
+    /// Of `arrange_codes` and `arrange_scales`.
+    ArrangeArgs {
+        matrices: u64, rows: u64, codes: u64, scales: u64,
+        columns: i32, row_tiles: i32, column_tiles: i32, bits: i32, group: i32, scale_kind: i32,
+    }
     /// Of `read_probe`.
     ReadProbeArgs { from: u64, sum: u64, count: i64 }
     /// Of `decode_attention_*`.
@@ -147,6 +159,7 @@ pub(crate) fn args_sizes() -> Vec<(&'static str, usize)> {
         ("vector_product_4", size_of::<VectorArgs>()),
         ("pick", size_of::<PickArgs>()),
         ("block_best", size_of::<BlockBestArgs>()),
+        ("arrange_codes", size_of::<ArrangeArgs>()),
         ("read_probe", size_of::<ReadProbeArgs>()),
         ("decode_attention_32_2", size_of::<DecodeAttentionArgs>()),
         ("embed_rows", size_of::<EmbedRowsArgs>()),

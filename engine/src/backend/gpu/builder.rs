@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::backend::gpu::args::MAX_ROPES;
+use crate::backend::gpu::arrange::Staging;
 use crate::backend::gpu::backend::GpuBackend;
 use crate::backend::gpu::buffer::Buffer;
 use crate::backend::gpu::context::{AttentionCut, Model};
@@ -20,6 +21,7 @@ use crate::error::{BackendError, LoadError};
 /// The device before it has its program.
 #[derive(Debug)]
 pub(crate) struct GpuBuilder {
+    staging: Staging,
     model: Model,
     ropes: Vec<RopeTable>,
 }
@@ -28,6 +30,7 @@ impl GpuBuilder {
     /// Nothing uploaded yet.
     pub(crate) fn new(machine: Arc<dyn Machine>, arithmetic: Arithmetic) -> Self {
         Self {
+            staging: Staging::new(&machine),
             model: Model {
                 units: machine.profile().units.max(1),
                 routes: Routes::new(&machine.profile(), arithmetic),
@@ -81,20 +84,18 @@ impl GpuBuilder {
 
 impl Uploader for GpuBuilder {
     fn linear(&mut self, parts: &[HostLinear<'_>]) -> Result<LinearId, LoadError> {
-        let machine = &self.model.machine;
         let linear = match self.model.arithmetic {
-            Arithmetic::Fast => Linear::tiles(machine, parts)?,
-            Arithmetic::Float32 => Linear::plain(machine, parts)?,
+            Arithmetic::Fast => Linear::tiles(&mut self.staging, parts)?,
+            Arithmetic::Float32 => Linear::plain(&self.model.machine, parts)?,
         };
         self.model.linears.push(linear);
         Ok(LinearId(self.model.linears.len() - 1))
     }
 
     fn gated(&mut self, gate: &HostLinear<'_>, up: &HostLinear<'_>) -> Result<GatedId, LoadError> {
-        let machine = &self.model.machine;
         let gated = match self.model.arithmetic {
-            Arithmetic::Fast => Linear::gated(machine, gate, up)?,
-            Arithmetic::Float32 => Linear::plain(machine, &[gate.clone(), up.clone()])?,
+            Arithmetic::Fast => Linear::gated(&mut self.staging, gate, up)?,
+            Arithmetic::Float32 => Linear::plain(&self.model.machine, &[gate.clone(), up.clone()])?,
         };
         self.model.gated.push(gated);
         Ok(GatedId(self.model.gated.len() - 1))
@@ -128,7 +129,13 @@ impl DeviceBuilder for GpuBuilder {
             )));
         };
         let kernels = self.report();
-        let Self { model, ropes } = *self;
+        let Self {
+            staging,
+            model,
+            ropes,
+        } = *self;
+        // Its memory may be what the buffers need.
+        drop(staging);
         Ok(Box::new(GpuBackend::new(
             model, ropes, program, shape, cut, kernels,
         )?))

@@ -6,11 +6,14 @@
 //! stage by stage over rows (`rows.rs`). Not here: drivers.
 
 mod args;
+mod arrange;
 mod backend;
 mod buffer;
 mod builder;
 mod cache;
 mod context;
+#[cfg(test)]
+mod host_tiles;
 mod machine;
 mod matrix;
 mod probe;
@@ -18,6 +21,8 @@ mod probe;
 mod random_matrix;
 #[cfg(test)]
 mod random_products;
+#[cfg(test)]
+mod random_tiles;
 mod rope;
 mod routes;
 mod rows;
@@ -32,4 +37,6 @@ pub(crate) use builder::GpuBuilder;
 pub(crate) use machine::{GraphId, HostWords, Launch, MARKS, Machine, Tuning};
 #[cfg(test)]
 pub(crate) use random_products::{Most, check as check_random_products};
+#[cfg(test)]
+pub(crate) use random_tiles::check as check_random_tiles;
 pub(crate) use tiles::Layout;

@@ -238,7 +238,7 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
 }
 
 /// Stores `value` and returns what it has become.
-fn put(dtype: Dtype, value: f32, out: &mut Vec<u8>) -> f32 {
+pub(super) fn put(dtype: Dtype, value: f32, out: &mut Vec<u8>) -> f32 {
     match dtype {
         Dtype::Bf16 => {
             out.extend(bf16::from_f32(value).to_le_bytes());
@@ -262,5 +262,10 @@ impl Random {
     /// From -1 to 1.
     pub(super) fn uniform(&mut self) -> f32 {
         2.0 * unit_float(self.0.next_bits()) - 1.0
+    }
+
+    /// From 1 to `most`.
+    pub(super) fn up_to(&mut self, most: usize) -> usize {
+        1 + (self.0.next_bits() % most as u64) as usize
     }
 }

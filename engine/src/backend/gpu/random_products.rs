@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 use crate::backend::gpu::args::RowInput;
+use crate::backend::gpu::arrange::Staging;
 use crate::backend::gpu::buffer::{Buffer, read_floats};
 use crate::backend::gpu::context::{Model, Output, padded};
 use crate::backend::gpu::machine::Machine;
@@ -104,6 +105,7 @@ fn check_case(machine: &Arc<dyn Machine>, case: Case) -> Result<(), TestCaseErro
     let x: Vec<f32> = (0..case.tokens * case.format.columns)
         .map(|_| bf16::from_f32(random.uniform()).to_f32())
         .collect();
+    let mut staging = Staging::new(machine);
     for arithmetic in [Arithmetic::Fast, Arithmetic::Float32] {
         let model = Model {
             units: case.units,
@@ -122,11 +124,12 @@ fn check_case(machine: &Arc<dyn Machine>, case: Case) -> Result<(), TestCaseErro
         let fast = arithmetic == Arithmetic::Fast;
         match (case.gate, fast) {
             (Some(gate), true) => {
-                let linear = Linear::gated(machine, &matrix.linear("gate"), &other.linear("up"));
+                let linear =
+                    Linear::gated(&mut staging, &matrix.linear("gate"), &other.linear("up"));
                 product.check_gated(&failing(linear)?, gate, [&matrix, &other])?;
             }
             (None, true) => {
-                let linear = failing(Linear::tiles(machine, &[matrix.linear("w")]))?;
+                let linear = failing(Linear::tiles(&mut staging, &[matrix.linear("w")]))?;
                 product.check_stored(&linear, &matrix)?;
             }
             (_, false) => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::gpu::{Layout, Machine, Most, check_random_products};
+use crate::backend::gpu::{Layout, Machine, Most, check_random_products, check_random_tiles};
 use crate::backend::sim::machine::{SimMachine, args_bytes};
 
 #[test]
@@ -24,5 +24,13 @@ fn products_of_random_shapes_are_those_of_the_dequantiser() {
             tokens: 40,
         };
         check_random_products(&machine, most);
+    }
+}
+
+#[test]
+fn tiles_made_on_the_device_are_those_that_the_host_makes() {
+    for (layout, order) in [(Layout::Nvidia, 2), (Layout::Rdna3, 1)] {
+        let machine: Arc<dyn Machine> = Arc::new(SimMachine::new(layout, order));
+        check_random_tiles(&machine, 120);
     }
 }
