@@ -5,7 +5,7 @@ set -euo pipefail
 : "${BENCH_RUN:?the program}" "${EXPERIMENT:?the experiment file}"
 
 results=$(mktemp -d "${RUNNER_TEMP:-/tmp}/bench-gate.XXXXXX")
-arguments=(run "$EXPERIMENT" --quiet --no-report --results "$results")
+arguments=(run "$EXPERIMENT" --no-report --results "$results")
 if [[ -n ${ROUNDS:-} ]]; then
     arguments+=(--rounds "$ROUNDS")
 fi
