@@ -24,7 +24,6 @@ use crate::record::store;
 use crate::report::bisection::{Candidate, Finding, Run, short};
 use crate::session::bisect::step;
 use crate::session::error::SessionError;
-use crate::session::observer::Observer as _;
 use crate::source::line::{LineCommit, between};
 use crate::unit;
 use crate::verdict::change::own_pct;
@@ -230,10 +229,8 @@ impl<'a> Search<'a> {
             .map_or("cannot be measured".to_owned(), |one| {
                 change(&one.judgement)
             });
-        if !self.arguments.quiet {
-            let line = format!("run {number}: {} {said}", short(&commit.id));
-            self.progress.waiting(&line);
-        }
+        self.progress
+            .line(&format!("run {number}: {} {said}", short(&commit.id)));
         match &measured {
             Some(one) => self.line[at].seen.push(one.effect),
             None => self.line[at].broken = true,

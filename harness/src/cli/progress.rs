@@ -1,7 +1,8 @@
-//! Progress on a terminal: a bar with what is left, the medians so far, the noise band.
+//! Progress: on a terminal a bar with what is left, the medians so far, the noise band; elsewhere, as in
+//! the log of a CI, the same as a line now and then.
 //!
-//! Redrawn between attempts only, so that drawing disturbs no measurement. Off a
-//! terminal, or with `--quiet`, nothing but warnings is written.
+//! Drawn and written between attempts only, so that it disturbs no measurement. With `--quiet`
+//! nothing but warnings is written.
 #![expect(
     clippy::print_stderr,
     reason = "warnings and progress go to standard error"
@@ -18,32 +19,45 @@ use crate::session::observer::Observer;
 use crate::stats::quantile::{median, range};
 use crate::unit;
 
-/// Draws on standard error.
+/// The least time between two lines of a log.
+const BETWEEN_LINES: Duration = Duration::from_secs(15);
+
+/// Writes to standard error.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
-    visible: bool,
-    quiet: bool,
+    show: Show,
     started: Option<Instant>,
     done_before: usize,
 }
 
+/// How it is shown.
+#[derive(Debug)]
+enum Show {
+    /// A bar, on a terminal.
+    Bar,
+    /// Lines, elsewhere; the last was written then, or the first may be written that much later.
+    Lines(Instant),
+    /// Warnings only.
+    Nothing,
+}
+
 impl Progress {
-    /// A bar on a terminal, nothing elsewhere.
+    /// A bar on a terminal, lines elsewhere, neither when `quiet`.
     #[must_use]
     pub fn new(quiet: bool) -> Self {
-        let visible = !quiet && std::io::stderr().is_terminal();
-        let target = if visible {
-            ProgressDrawTarget::stderr_with_hz(4)
+        let (show, target) = if quiet {
+            (Show::Nothing, ProgressDrawTarget::hidden())
+        } else if std::io::stderr().is_terminal() {
+            (Show::Bar, ProgressDrawTarget::stderr_with_hz(4))
         } else {
-            ProgressDrawTarget::hidden()
+            (Show::Lines(Instant::now()), ProgressDrawTarget::hidden())
         };
         let bar = ProgressBar::with_draw_target(None, target);
         bar.set_style(spinner());
         Progress {
             bar,
-            visible,
-            quiet,
+            show,
             started: None,
             done_before: 0,
         }
@@ -56,24 +70,44 @@ impl Progress {
 
     /// A line that stays, above the bar.
     pub fn line(&self, text: &str) {
-        if self.quiet {
-            return;
+        if !matches!(self.show, Show::Nothing) {
+            self.always(text);
         }
-        self.always(text);
     }
 
     fn always(&self, text: &str) {
         self.bar.suspend(|| eprintln!("{text}"));
     }
+
+    /// What goes on now: beside the bar, or as a line if it is time for one.
+    fn now(&mut self, text: String) {
+        match &mut self.show {
+            Show::Bar => {
+                self.bar.set_message(text);
+                self.bar.tick();
+            }
+            Show::Lines(last) => {
+                if due(last, Instant::now()) {
+                    self.always(&text);
+                }
+            }
+            Show::Nothing => {}
+        }
+    }
+}
+
+/// Whether it is time for a line; if so, the next one has its time to wait.
+fn due(last: &mut Instant, now: Instant) -> bool {
+    let due = now.duration_since(*last) >= BETWEEN_LINES;
+    if due {
+        *last = now;
+    }
+    due
 }
 
 impl Observer for Progress {
     fn preparing(&mut self, arm: &str, step: &str) {
-        if self.visible {
-            self.bar
-                .set_message(format!("{arm}: {}", first_words(step, 90)));
-            self.bar.tick();
-        }
+        self.now(format!("{arm}: {}", first_words(step, 90)));
     }
 
     fn warning(&mut self, text: &str) {
@@ -107,23 +141,12 @@ impl Observer for Progress {
     }
 
     fn waiting(&mut self, why: &str) {
-        if self.visible {
-            self.bar
-                .set_message(format!("waiting: {}", first_words(why, 80)));
-            self.bar.tick();
-        }
+        self.now(format!("waiting: {}", first_words(why, 80)));
     }
 
     fn starting(&mut self, cell: &str, arm: &str, round: u32) {
-        if self.visible {
-            let round = if round == 0 {
-                "priming".to_owned()
-            } else {
-                format!("round {round}")
-            };
-            self.bar.set_prefix(format!("{cell} {arm} {round}"));
-            self.bar.tick();
-        }
+        self.bar.set_prefix(attempt(cell, arm, round));
+        self.bar.tick();
     }
 
     fn recorded(&mut self, plan: &Plan, attempts: &[Attempt], left: usize) {
@@ -131,19 +154,36 @@ impl Observer for Progress {
             return;
         };
         if let Some(why) = trouble(&newest.outcome) {
-            let place = format!("{} {} round {}", newest.cell, newest.arm, newest.round);
+            let place = attempt(&newest.cell, &newest.arm, newest.round);
             self.line(&format!("{place}: {why}"));
         }
         // A round that is run again makes the run longer, an arm that is out shorter.
         self.bar.set_length((attempts.len() + left) as u64);
         self.bar.set_position(attempts.len() as u64);
-        if self.visible {
-            let here = attempts.len() - self.done_before;
-            let time = self.started.map_or(Duration::ZERO, |at| at.elapsed());
-            let left = remaining(time, here, left);
-            let so_far = medians(plan, attempts, &newest.cell);
-            self.bar.set_message(format!("{so_far} {left}"));
+        if matches!(self.show, Show::Nothing) {
+            return;
         }
+        let here = attempts.len() - self.done_before;
+        let time = self.started.map_or(Duration::ZERO, |at| at.elapsed());
+        let remaining = remaining(time, here, left);
+        let so_far = medians(plan, attempts, &newest.cell);
+        let place = match &self.show {
+            Show::Lines(_) => format!(
+                "{}/{} {}: ",
+                attempts.len(),
+                attempts.len() + left,
+                attempt(&newest.cell, &newest.arm, newest.round)
+            ),
+            _ => String::new(),
+        };
+        self.now(format!("{place}{so_far} {remaining}"));
+    }
+}
+
+fn attempt(cell: &str, arm: &str, round: u32) -> String {
+    match round {
+        0 => format!("{cell} {arm} priming"),
+        round => format!("{cell} {arm} round {round}"),
     }
 }
 
@@ -274,6 +314,15 @@ mod tests {
             "decode_tok_s: base 100  base-null 98 (−2.00 % to +1.00 %)  main 90 (−10.00 %) tok/s"
         );
         assert_eq!(medians(&plan, &[], "256"), "decode_tok_s:  tok/s");
+    }
+
+    #[test]
+    fn a_log_gets_a_line_now_and_then() {
+        let start = Instant::now();
+        let mut last = start;
+        let times = [0, 14, 16, 20, 30, 32].map(|seconds| start + Duration::from_secs(seconds));
+        let written = times.map(|time| due(&mut last, time));
+        assert_eq!(written, [false, false, true, false, false, true]);
     }
 
     #[test]
