@@ -33,15 +33,9 @@ pub(super) fn built(
         let mut planned = one.planned.clone();
         for loaded in library::loaded(&file, one, loader_of(&manifest.artifacts), &run_env)? {
             refuse_foreign(request, &planned.path, &loaded, manifest, &directory)?;
-            if loaded.path.is_none() {
-                let name = &loaded.planned.soname;
-                warnings.push(format!(
-                    "{} asks for {name}, which is not found",
-                    planned.path
-                ));
-            }
             planned.libraries.push(loaded.planned);
         }
+        warnings.extend(library::missing(&planned));
         artifacts.push(planned);
     }
     let receipt = ask_receipt(request, manifest, &directory, &run_env)?;

@@ -15,7 +15,7 @@ use indexmap::IndexMap;
 use super::artifact::Inspected;
 use super::error::{BuildError, IoContext as _};
 use crate::hash::sha256_file;
-use crate::record::format::{ArtifactKind, PlannedLibrary};
+use crate::record::format::{ArtifactKind, PlannedArtifact, PlannedLibrary};
 
 /// The loader only maps files; if that takes longer, something is broken.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,6 +27,18 @@ pub struct Loaded {
     pub planned: PlannedLibrary,
     /// Where it lies; `None` where it was not found.
     pub path: Option<PathBuf>,
+}
+
+/// The warning about libraries of `artifact` that were not found.
+#[must_use]
+pub fn missing(artifact: &PlannedArtifact) -> Option<String> {
+    let libraries = artifact.libraries.iter();
+    let missing: Vec<&str> = libraries
+        .filter(|library| library.sha256.is_none())
+        .map(|library| library.soname.as_str())
+        .collect();
+    let names = missing.join(", ");
+    (!names.is_empty()).then(|| format!("{} asks for what is not found: {names}", artifact.path))
 }
 
 /// Libraries of `file`, sorted by name. `loader` stands in for a library without

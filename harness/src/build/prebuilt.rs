@@ -34,17 +34,9 @@ pub fn prebuilt(
     let inspected = artifact::inspect(file, &name.to_string_lossy())?;
     let run_env = environment::filled(run_env, &directory);
     let mut planned = inspected.planned.clone();
-    let mut warnings = Vec::new();
-    for loaded in library::loaded(file, &inspected, None, &run_env)? {
-        if loaded.path.is_none() {
-            let name = &loaded.planned.soname;
-            warnings.push(format!(
-                "{} asks for {name}, which is not found",
-                planned.path
-            ));
-        }
-        planned.libraries.push(loaded.planned);
-    }
+    let loaded = library::loaded(file, &inspected, None, &run_env)?;
+    planned.libraries = loaded.into_iter().map(|one| one.planned).collect();
+    let warnings = library::missing(&planned).into_iter().collect();
     let receipt = match mode {
         Receipt::None => None,
         _ => receipt::ask(file, &environment::of_receipt(toolchain, &run_env)).ok(),
