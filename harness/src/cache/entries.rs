@@ -16,9 +16,9 @@ const SECONDS_PER_DAY: u64 = 24 * 3600;
 /// Something in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// `build`, `setup` or `source`: where it lies.
+    /// `build`, `setup`, `source` or `history`: where it lies.
     pub kind: &'static str,
-    /// Its key, or the repository's name.
+    /// Its key, the repository's name, or what the programs of a history have in common.
     pub name: String,
     /// What it was made from.
     pub origin: Origin,
@@ -46,6 +46,7 @@ pub fn read(cache: &CacheRoot, now: SystemTime) -> std::io::Result<Vec<Entry>> {
         Some(Origin::Fixture { root, command })
     })?);
     entries.extend(sources(&cache.sources(), now)?);
+    entries.extend(histories(&cache.history(), now)?);
     Ok(entries)
 }
 
@@ -87,6 +88,25 @@ fn sources(folder: &Path, now: SystemTime) -> std::io::Result<Vec<Entry>> {
         entry("source", path, origin, lock, now)
     };
     Ok(names(folder)?.into_iter().map(of).collect())
+}
+
+/// A folder for each host, a file for each program.
+fn histories(folder: &Path, now: SystemTime) -> std::io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for host in names(folder)?.into_iter().filter(|path| path.is_dir()) {
+        for path in names(&host)? {
+            let text = fs::read(&path).unwrap_or_default();
+            let origin = Origin::History {
+                host: file_name(&host),
+                runs: text
+                    .split(|byte| *byte == b'\n')
+                    .filter(|line| !line.is_empty())
+                    .count(),
+            };
+            entries.push(entry("history", path, origin, None, now));
+        }
+    }
+    Ok(entries)
 }
 
 fn entry(

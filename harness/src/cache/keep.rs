@@ -30,6 +30,13 @@ pub enum Origin {
         /// Its folder in the cache.
         name: String,
     },
+    /// What earlier runs of one program on this host were like: the noise that plans are made with.
+    History {
+        /// The host.
+        host: String,
+        /// Runs on file.
+        runs: usize,
+    },
     /// The log of a failed build or step, or an entry that cannot be read.
     Remains,
     /// What a killed run or removal left half made.
@@ -52,6 +59,8 @@ pub struct Pins {
 pub enum Fate {
     /// An experiment of the project needs it.
     Pinned,
+    /// It cannot be made again.
+    Kept,
     /// It was used a short while ago.
     Recent,
     /// Nothing speaks for it.
@@ -98,7 +107,7 @@ pub fn fate(
     let is_pinned = |origin: &Origin| match origin {
         Origin::Build { commit, .. } => pins.has_commit(commit),
         Origin::Fixture { root: of, command } => of == root && pins.commands.contains(command),
-        Origin::Source { .. } | Origin::Remains | Origin::Half => false,
+        Origin::Source { .. } | Origin::History { .. } | Origin::Remains | Origin::Half => false,
     };
     let source_of_pinned = |name: &str| {
         let mut builds = all.iter().filter(|other| is_pinned(other));
@@ -106,6 +115,7 @@ pub fn fate(
     };
     match origin {
         Origin::Half => Fate::Goes,
+        Origin::History { .. } => Fate::Kept,
         Origin::Source { name } if source_of_pinned(name) => Fate::Pinned,
         other if is_pinned(other) => Fate::Pinned,
         _ if unused_days < keep_days => Fate::Recent,
@@ -157,6 +167,12 @@ mod tests {
         assert_eq!(fate_of(&build("c"), 30), Fate::Goes);
         assert_eq!(fate_of(&fixture("/elsewhere"), 30), Fate::Goes);
         assert_eq!(fate_of(&Origin::Remains, 3), Fate::Recent);
+    }
+
+    #[test]
+    fn what_was_measured_stays_however_old_it_is() {
+        let (host, runs) = ("a-host".to_owned(), 3);
+        assert_eq!(fate_of(&Origin::History { host, runs }, 900), Fate::Kept);
     }
 
     #[test]

@@ -145,6 +145,8 @@ fn line(entry: &Entry, word: &str) -> String {
         Origin::Build { source, commit } => format!("commit {commit:.12} of {source}"),
         Origin::Fixture { command, .. } => command.clone(),
         Origin::Source { .. } => "mirror and checkout".to_owned(),
+        Origin::History { host, runs: 1 } => format!("1 run on {host}"),
+        Origin::History { host, runs } => format!("{runs} runs on {host}"),
         Origin::Remains => "a log, a lock, or something unreadable".to_owned(),
         Origin::Half => "half made".to_owned(),
     };
@@ -162,6 +164,7 @@ fn line(entry: &Entry, word: &str) -> String {
 fn word(fate: Fate) -> &'static str {
     match fate {
         Fate::Pinned => "pinned",
+        Fate::Kept => "kept",
         Fate::Recent => "recent",
         Fate::Goes => "may go",
     }
