@@ -1,6 +1,8 @@
 //! From a revision to hashed artifacts, on tiny repositories made on the spot.
 
 #[cfg(test)]
+mod build_cache;
+#[cfg(test)]
 mod builds;
 #[cfg(test)]
 mod checkouts;
