@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::rule::{ArmCopy, CellData, Revision, Rule};
+use super::rule::{ArmCopy, CellData, Moderation, NullCheck, Revision, Rule};
 use crate::experiment::model::Better;
 
+/// The rule in its plainest form.
 pub(super) const RULE: Rule = Rule {
     revision: Revision::CURRENT,
     threshold_pct: 1.0,
@@ -15,6 +16,16 @@ pub(super) const RULE: Rule = Rule {
     unequal_noise: false,
     null_history: BTreeMap::new(),
 };
+
+/// What a new plan on a host without a history is sealed with.
+pub(super) fn sealed_rule() -> Rule {
+    Rule {
+        moderation: Some(Moderation::DEFAULT),
+        null_check: Some(NullCheck::DEFAULT),
+        unequal_noise: true,
+        ..RULE
+    }
+}
 
 /// A gated cell of base, its null arm and one candidate called `main`.
 pub(super) fn cell(metric: &str, better: Better, rounds: &[[f64; 3]]) -> CellData {

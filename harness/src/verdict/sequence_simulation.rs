@@ -1,15 +1,17 @@
-//! Looks and confirmation against simulated machines, through the code that decides.
+//! Looks and confirmation against simulated machines, through the code that decides, by the rule
+//! that a new plan is sealed with.
 //!
 //! Noise of 0.6 % per attempt, 5 % of the attempts with a spike of 2 % on average, a drift of
-//! 4 % over the session, order at random within rounds, one null arm of the base. Seeds are
-//! fixed and were not chosen.
+//! 4 % over the session, a plan's order, one null arm of the base. Seeds are fixed and were not
+//! chosen.
 
 use super::decide::{decide_briefly, decide_raw, tau};
-use super::example::{RULE, cell};
+use super::example::{RULE, cell, sealed_rule};
 use super::rule::{CellData, Direction, Gate, Judgement, Rule, Verdict};
 use super::sequence::{Decide, Sequence};
 use crate::experiment::model::Better;
 use crate::plan::looks::level;
+use crate::plan::order;
 use crate::stats::random::SplitMix64;
 
 const NOISE: f64 = 0.006;
@@ -36,45 +38,58 @@ struct Seen {
     rounds: u64,
 }
 
-fn rounds_of(world: &World, delta: f64, random: &mut SplitMix64) -> Vec<[f64; 3]> {
+/// The rounds of one cell.
+fn rounds_of(world: &World, name: usize, random: &mut SplitMix64) -> CellData {
     let planned = world.looks.last().copied().unwrap();
-    let one = |round: usize, random: &mut SplitMix64| {
-        let mut slots = [0.0, 1.0, 2.0];
-        random.shuffle(&mut slots);
-        let mut values = [0.0; 3];
-        for (arm, value) in values.iter_mut().enumerate() {
-            let spiked = random.unit() < 0.05;
-            let spike = if spiked {
-                -0.02 * (1.0 - random.unit()).ln()
-            } else {
-                0.0
-            };
-            let done = round as f64 * 3.0 + slots[arm];
-            let drift = 0.04 * done / (planned as f64 * 3.0);
-            let effect = if arm == 2 { delta } else { 0.0 };
-            *value = 60.0 * (-(NOISE * random.normal() + spike + drift + effect)).exp();
-        }
-        values
-    };
-    (0..planned).map(|round| one(round, random)).collect()
+    let (order, balanced) = order::order(3, planned, random.next_u64());
+    let mut rounds = vec![[0.0; 3]; planned];
+    let mut slots = vec![vec![0; 3]; planned];
+    for (time, (round, slot)) in (0..planned)
+        .flat_map(|round| (0..3).map(move |slot| (round, slot)))
+        .enumerate()
+    {
+        let arm = order[round][slot];
+        let noise = NOISE * random.normal();
+        let spike = match random.unit() < 0.05 {
+            true => -0.02 * (1.0 - random.unit()).ln(),
+            false => 0.0,
+        };
+        let drift = 0.04 * time as f64 / (planned as f64 * 3.0);
+        let effect = match (arm, name) {
+            (2, 0) => world.delta,
+            _ => 0.0,
+        };
+        rounds[round][arm] = 60.0 * (-(noise + spike + drift + effect)).exp();
+        slots[round][arm] = slot;
+    }
+    CellData {
+        cell: name.to_string(),
+        slots,
+        balanced,
+        ..cell("decode_tok_s", Better::Higher, &rounds)
+    }
 }
 
-fn data(name: usize, rounds: &[[f64; 3]]) -> CellData {
-    let mut data = cell("decode_tok_s", Better::Higher, rounds);
-    data.cell = name.to_string();
-    data
+/// Its first rounds.
+fn first(data: &CellData, rounds: usize) -> CellData {
+    CellData {
+        rounds: data.rounds[..rounds].to_vec(),
+        slots: data.slots[..rounds].to_vec(),
+        balanced: data.balanced && rounds == data.rounds.len(),
+        ..data.clone()
+    }
 }
 
 /// One run: the answers, and the rounds that it took.
 fn run(world: &World, decide: Decide, random: &mut SplitMix64) -> (Vec<Judgement>, u64) {
-    let delta = |cell: usize| if cell == 0 { world.delta } else { 0.0 };
     let all: Vec<_> = (0..world.cells)
-        .map(|cell| rounds_of(world, delta(cell), random))
+        .map(|cell| rounds_of(world, cell, random))
         .collect();
     let stages = world.looks.len() + usize::from(world.confirm);
+    let sealed = sealed_rule();
     let rule = Rule {
-        alpha: level(RULE.alpha, stages),
-        ..RULE
+        alpha: level(sealed.alpha, stages),
+        ..sealed
     };
     let looks = u32::try_from(world.looks.len()).unwrap();
     let mut sequence = Sequence::deciding_by(decide, rule, looks);
@@ -85,7 +100,7 @@ fn run(world: &World, decide: Decide, random: &mut SplitMix64) -> (Vec<Judgement
         let still = ran.iter_mut().zip(&open).filter(|(_, open)| **open);
         still.for_each(|(ran, _)| *ran = *look);
         let cells: Vec<CellData> = (0..world.cells)
-            .map(|cell| data(cell, &all[cell][..ran[cell]]))
+            .map(|cell| first(&all[cell], ran[cell]))
             .collect();
         let decision = sequence.look(number, &cells);
         open = cells
@@ -99,7 +114,7 @@ fn run(world: &World, decide: Decide, random: &mut SplitMix64) -> (Vec<Judgement
         .collect();
     let fresh: Vec<CellData> = failing
         .iter()
-        .map(|&cell| data(cell, &rounds_of(world, delta(cell), random)))
+        .map(|&cell| rounds_of(world, cell, random))
         .collect();
     let rounds =
         ran.iter().sum::<usize>() + fresh.iter().map(|one| one.rounds.len()).sum::<usize>();
@@ -225,8 +240,8 @@ fn figures() {
         ("looks: [3, 6, 10]", &[3, 6, 10], false),
         ("looks: [5, 10]", &[5, 10], false),
         ("rounds: 5", &[5], false),
-        ("rounds: 5, confirm", &[5], true),
-        ("looks: [3, 6, 10], confirm", &[3, 6, 10], true),
+        ("rounds: 5, confirm: true", &[5], true),
+        ("looks: [3, 6, 10], confirm: true", &[3, 6, 10], true),
     ];
     const RUNS: u32 = 4000;
     for cells in [1, 6] {
@@ -248,7 +263,7 @@ fn figures() {
             let (none, at_gate) = (of(0.0, 1), of(gate(), 2));
             let (two, three) = (of(0.02, 3), of(0.03, 4));
             println!(
-                "| {cells} | {name} | {} / {} / {} | {} | {} | {} / {} | {} | {} |",
+                "| {cells} | `{name}` | {} / {} / {} | {} | {} | {} / {} | {} | {} |",
                 percent(none, none.slower),
                 percent(none, none.fails),
                 percent(none, none.passes),
