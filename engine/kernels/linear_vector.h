@@ -233,7 +233,8 @@ template <int BITS, bool USUAL> DEV void vector_product(const VectorArgs& a) {
     for (int i = TID_X; i < row_tiles * TILE_ROWS; i += BDIM_X)
         write_row(a, found, first_row_tile + i / TILE_ROWS, i % TILE_ROWS, best);
     if (a.output != OUT_BEST) return;
-    best = best_of_block(best, (Best*)s.scratch);
+    // Inputs have been read by all; the sums of the norm may not have been.
+    best = best_of_block(best, (Best*)s.x);
     if (TID_X == 0) a.best[BID_X] = best;
 }
 

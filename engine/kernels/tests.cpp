@@ -608,6 +608,7 @@ void all(int order) {
     }
     test_vector(4, 32, SCALE_F16, 48, 96, OUT_STORE, true, true, true, 96, order);
     test_vector(4, 128, SCALE_F32, 48, 384, OUT_BEST, true, true, false, 64, order);
+    test_vector(4, 64, SCALE_BF16, 48, 640, OUT_BEST, true, true, true, 640, order);
     test_vector(4, 64, SCALE_BF16, 48, 640, OUT_GATED, true, false, false, 128, order);
     test_vector(8, 32, SCALE_BF16, 64, 128, OUT_GATED, true, true, true, 64, order);
     test_vector(4, 64, SCALE_BF16, 35, 1216, OUT_STORE, true, true, true, 64, order);
