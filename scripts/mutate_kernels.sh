@@ -86,10 +86,6 @@ plant "$both" "largest scores read before all have written" attention_decode.h \
     's.replace("tops[g * WALKERS + mine] = w.most[g];\n    block_sync();", "tops[g * WALKERS + mine] = w.most[g];")'
 plant "$both" "row of the new token taken by every walker of a warp" attention_decode.h \
     's.replace("lane_id() < LANES ? score[g] : NO_SCORE", "score[g]")'
-plant "$both" "before-image of a decode step taken after the append" attention_decode.h \
-    's.replace("    if (appends && kind.save_entry >= 0)\n        keep_row", "    auto keep = [&] { if (appends && kind.save_entry >= 0)\n        keep_row").replace("kv_head * dim, dim);\n    const F2* angles", "kv_head * dim, dim); };\n    const F2* angles").replace("new_row, nullptr, dim);", "new_row, nullptr, dim);\n    keep();")'
-plant "$both" "second half of a before-image left out" attention_decode.h \
-    's.replace("i < dim; i += 8 * WARP) *(U4*)", "i < dim / 2; i += 8 * WARP) *(U4*)")'
 plant "$both" "before-image taken after the append" heads.h \
     's.replace("        if (saved) saved[i] = row[i];\n        store_as(row + i, head[i]);", "        store_as(row + i, head[i]);\n        if (saved) saved[i] = row[i];")'
 plant "$both" "counter of splits left as it is" attention_decode.h \

@@ -273,12 +273,6 @@ DEV void combine(const DecodeAttentionArgs& a, int first_head, int heads, int sp
     }
 }
 
-// A warp keeps what the append will overwrite. Before the kernel ahead is waited for, when there is time: an
-// earlier step wrote the row, and nothing that still runs reads what is kept. Rows are whole pieces of 16 bytes.
-DEV void keep_row(const bf16_t* row, bf16_t* saved, int dim) {
-    for (int i = 8 * lane_id(); i < dim; i += 8 * WARP) *(U4*)(saved + i) = *(const U4*)(row + i);
-}
-
 // FULL: the lanes of a walker have all of a head and nothing else.
 template <int E, int G, int LANES, bool FULL> DEV void decode_attention(const DecodeAttentionArgs& a) {
     const int DIM = LANES * E;
@@ -305,10 +299,6 @@ template <int E, int G, int LANES, bool FULL> DEV void decode_attention(const De
     PackedRows<E, N> rows;
     load_rows<E, LANES, N>(rows.k, cache.k, cache, lo + walker<LANES>(), hi);
     load_rows<E, LANES, N>(rows.v, cache.v, cache, lo + walker<LANES>(), hi);
-    bool appends = has_new && piece == 0 && warp < 2;
-    bf16_t* new_row = (warp ? cache.v : cache.k) + kind.slot * cache.row_stride;
-    if (appends && kind.save_entry >= 0)
-        keep_row(new_row, (bf16_t*)(warp ? layer.saved_v : layer.saved_k) + kind.save_entry * cache.row_stride + kv_head * dim, dim);
     const F2* angles = (const F2*)read_fresh(&a.state->ropes[a.rope]) + (long)load_fresh((const u32*)&a.state->position) * (dim / 2);
     wait_previous_kernel();
     allow_next_kernel();
@@ -327,7 +317,11 @@ template <int E, int G, int LANES, bool FULL> DEV void decode_attention(const De
     start_walk(w, query, DIM, heads, dim, a.scale, first_element<E, LANES>());
     walk_packed<E, G, LANES>(w, rows, cache, lo + warp * (WARP / LANES), lo + walker<LANES>(), hi);
     if (has_new && warp == ATTENTION_WARPS - 1) add_new<E, G, LANES>(w, new_k, new_v);
-    if (appends) append_head<bf16_t>(warp ? new_v : new_k, new_row, nullptr, dim);
+    if (has_new && piece == 0 && warp < 2) {
+        bf16_t* row = (warp ? cache.v : cache.k) + kind.slot * cache.row_stride;
+        bf16_t* saved = (bf16_t*)(warp ? layer.saved_v : layer.saved_k) + kind.save_entry * cache.row_stride + kv_head * dim;
+        append_head<bf16_t>(warp ? new_v : new_k, row, kind.save_entry < 0 ? nullptr : saved, dim);
+    }
 
     leave_partial<E, G, LANES>(w, (float*)shared, a.partials + ((long)first_head * GDIM_X + BID_X) * (dim + 2), heads, pairs);
     block_sync();
