@@ -35,6 +35,7 @@ mod repack;
 mod source;
 #[cfg(test)]
 mod testing;
+mod vector;
 
 pub use activation::Activations;
 pub use attention::{
