@@ -19,7 +19,6 @@
 use super::Kernels;
 use super::activation::Activations;
 use super::dispatch::isa_entry;
-use super::elementwise::argmax_of;
 use super::lanes::{LANES, Lanes};
 use super::pool::{Disjoint, share};
 use super::repack::{BLOCK_ROWS, QuantisedMatrix};
@@ -57,54 +56,6 @@ pub fn product(kernels: &Kernels, matrix: &QuantisedMatrix, x: &Activations, y: 
             )
         };
     });
-}
-
-/// [`product`] for one token, and the index of its largest element, the first
-/// of equals.
-///
-/// # Panics
-/// When the sizes do not fit or there is not exactly one token.
-pub fn product_argmax(
-    kernels: &Kernels,
-    matrix: &QuantisedMatrix,
-    x: &Activations,
-    y: &mut [f32],
-) -> usize {
-    assert_eq!(
-        (x.tokens(), y.len()),
-        (1, matrix.rows()),
-        "tokens and length of the output"
-    );
-    let operands = Operands::new(matrix, x);
-    let shared = Disjoint::new(y);
-    let best = std::sync::Mutex::new((f32::NEG_INFINITY, usize::MAX));
-    let tasks = operands.tasks(kernels);
-    kernels.pool().run_tasks(tasks, |task| {
-        let blocks = operands.blocks(task, tasks);
-        let rows = blocks.start * BLOCK_ROWS..matrix.rows().min(blocks.end * BLOCK_ROWS);
-        if rows.is_empty() {
-            return;
-        }
-        // SAFETY: as in `product`; the rows read back are the task's own.
-        let own = unsafe {
-            let start = shared.as_ptr();
-            rows_of_product(kernels.isa(), &operands, blocks.start, blocks.end, start);
-            shared.part(rows.clone())
-        };
-        let index = argmax_of(kernels, own);
-        let (value, index) = (own[index], rows.start + index);
-        let mut best = best
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if value > best.0 || (value == best.0 && index < best.1) {
-            *best = (value, index);
-        }
-    });
-    let best = best
-        .into_inner()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    // All NaN: no element is larger than any other.
-    if best.1 == usize::MAX { 0 } else { best.1 }
 }
 
 /// A matrix and activations that fit each other, as the kernels read them.
@@ -239,7 +190,12 @@ unsafe fn rows_kernel<L: Lanes, const R: usize, const T: usize>(
 /// # Safety
 /// Those of [`Lanes`]; `to` is valid for those rows.
 #[inline(always)]
-unsafe fn store_rows<L: Lanes>(operands: &Operands<'_>, block: usize, value: L::F, to: *mut f32) {
+pub(super) unsafe fn store_rows<L: Lanes>(
+    operands: &Operands<'_>,
+    block: usize,
+    value: L::F,
+    to: *mut f32,
+) {
     let rows = operands.rows - block * BLOCK_ROWS;
     // SAFETY: the caller's contract.
     unsafe {
