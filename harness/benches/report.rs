@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use bench_run::analysis::from_record::analyse;
 use bench_run::plan::order;
-use bench_run::record::format::{Attempt, Host, Plan};
+use bench_run::record::format::{Attempt, Plan};
 use bench_run::record::reader;
 use bench_run::record::store::{self, SealedPlan};
 use bench_run::report::markdown;
@@ -72,7 +72,7 @@ fn grow(root: &Path, cells: usize, rounds: u32, looks: &[u32]) -> (PathBuf, usiz
     let (orders, balanced): (Vec<_>, Vec<bool>) = orders.unzip();
     (plan.order, plan.balanced) = (orders, balanced[0]);
     let sealed = store::seal(plan).unwrap();
-    let directory = store::create(root, ("2026-01-01", "made-up"), &sealed, &Host::default());
+    let directory = store::create(root, ("2026-01-01", "made-up"), &sealed, &seed.host);
     let directory = directory.unwrap();
     let rows = rows(&sealed, &seed.attempts);
     let lines: String = rows

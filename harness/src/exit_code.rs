@@ -19,8 +19,9 @@ pub const UNAVAILABLE: i32 = 69;
 pub const INTERNAL: i32 = 70;
 /// Reading or writing failed, a full disk for example.
 pub const IO: i32 = 74;
-/// The guard never saw a quiet machine, its budget is gone, another run has the record, or a
-/// bundle's minutes are over and rounds are left: the same command may work later.
+/// The guard never saw a quiet machine, its budget is gone, another run has the record, a
+/// bundle's minutes are over and rounds are left, or a bisection has spent its runs: the same
+/// command may work later, or with more.
 pub const GUARD_GAVE_UP: i32 = 75;
 
 /// Ended by a signal, as a shell reports it: 130 for Ctrl-C, 143 for SIGTERM.

@@ -11,6 +11,8 @@
 //! Student's t, whose tails forgive an odd run. The commit that halves the probability is
 //! measured next (Horstein 1963; Waeber, Frazier and Henderson 2013).
 
+use crate::stats::count::count;
+use crate::stats::student::two_sided_p;
 use crate::verdict::rule::{Direction, Judgement, Verdict};
 
 /// A measured effect, natural logarithm, larger is slower.
@@ -106,15 +108,43 @@ pub fn posterior(line: &[Commit], whole: Effect) -> Vec<f64> {
 
 /// ln of the density of `seen`, up to a constant that is the same for all commits.
 fn log_density(seen: Effect, whole: Effect, has_effect: bool) -> f64 {
+    let (z, scale, df) = standardised(seen, whole, has_effect);
+    -0.5 * (df + 1.0) * (z * z / df).ln_1p() - scale.ln()
+}
+
+/// How far `seen` is from where it should be, in units of its scale; the scale; the degrees of
+/// freedom.
+fn standardised(seen: Effect, whole: Effect, has_effect: bool) -> (f64, f64, f64) {
     let (mean, extra) = if has_effect {
         (whole.delta, whole.error)
     } else {
         (0.0, 0.0)
     };
     let scale = seen.error.hypot(extra).max(LEAST_ERROR);
-    let df = seen.df.max(1.0);
-    let z = (seen.delta - mean) / scale;
-    -0.5 * (df + 1.0) * (z * z / df).ln_1p() - scale.ln()
+    ((seen.delta - mean) / scale, scale, seen.df.max(1.0))
+}
+
+/// Error level of [`misfits`], over all measurements together.
+const MISFIT_ALPHA: f64 = 0.01;
+
+/// Commits whose measurements fit neither no effect nor the whole one: more than one commit of
+/// the line may have changed something. Student's t, two-sided, by Bonferroni's inequality at 1 %
+/// over all measurements.
+#[must_use]
+pub fn misfits(line: &[Commit], whole: Effect) -> Vec<usize> {
+    let measurements: usize = line.iter().map(|commit| commit.seen.len()).sum();
+    let level = MISFIT_ALPHA / count(measurements.max(1));
+    let is_odd = |seen: &Effect| {
+        [false, true].into_iter().all(|has_effect| {
+            let (z, _, df) = standardised(*seen, whole, has_effect);
+            two_sided_p(z, df) < level
+        })
+    };
+    let commits = line.iter().enumerate();
+    commits
+        .filter(|(_, commit)| commit.seen.iter().any(is_odd))
+        .map(|(at, _)| at)
+        .collect()
 }
 
 /// Commits that no measurement can tell apart, as a range of the line: those that do not
@@ -215,6 +245,21 @@ mod tests {
             }
         }
         panic!("no answer after 400 runs");
+    }
+
+    #[test]
+    fn an_effect_in_two_steps_fits_no_single_commit() {
+        let line = |deltas: [f64; 4]| {
+            deltas.map(|delta| Commit {
+                seen: vec![effect(delta, 0.002)],
+                broken: false,
+            })
+        };
+        let one_step = line([0.001, -0.002, 0.051, 0.05]);
+        assert_eq!(misfits(&one_step, WHOLE), Vec::<usize>::new());
+        let two_steps = line([0.001, 0.025, 0.024, 0.05]);
+        assert_eq!(misfits(&two_steps, WHOLE), [1, 2]);
+        assert_eq!(misfits(&[], WHOLE), Vec::<usize>::new());
     }
 
     #[test]

@@ -75,7 +75,10 @@ pub fn analyse(plan: &Plan, attempts: &[Attempt]) -> Result<Analysis, OutOfStep>
     let claims = claims::judge(plan, &judgements);
     let finished = cells.iter().all(|cell| cell.finished);
     let pass_undecided = plan.experiment.verdict.undecided == OnUndecided::Pass;
-    let (outcome, sentence) = gate::decide(&judgements, pass_undecided);
+    let (outcome, sentence) = match finished {
+        true => gate::decide(&judgements, pass_undecided),
+        false => gate::unfinished(cells.iter().map(|cell| cell.complete.len()).sum()),
+    };
     let dropped = cells
         .iter()
         .flat_map(|rounds| dropped(plan, rounds))
@@ -207,7 +210,12 @@ pub(super) fn withdraw_invalid(judgements: &mut [Judgement], data: &[CellData]) 
         };
         let name = |arm: usize| cell.arms.get(arm).map(|arm| arm.name.as_str());
         let mut reasons = cell.invalid.iter();
-        let own = reasons.find(|(arm, _)| name(*arm) == Some(judgement.candidate.as_str()));
+        // Of an identical candidate every copy tells, the base's own too.
+        let is_its = |arm: usize| match judgement.verdict {
+            Verdict::Identical => cell.is_copy_of_base(arm),
+            _ => name(arm) == Some(judgement.candidate.as_str()),
+        };
+        let own = reasons.find(|(arm, _)| is_its(*arm));
         if let Some((_, reason)) = own
             && judgement.verdict != Verdict::Invalid
         {

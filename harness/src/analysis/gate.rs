@@ -4,6 +4,17 @@ use crate::verdict::rule::{Gate, Judgement, Verdict};
 
 use super::model::GateOutcome;
 
+/// What is said of a run that has not ended: a look that nobody planned would be one more chance
+/// to pass (docs/METHODOLOGY.md, "Looks and confirmation").
+#[must_use]
+pub fn unfinished(complete_rounds: usize) -> (GateOutcome, String) {
+    let sentence = format!(
+        "Invalid: the run is not finished, {complete_rounds} rounds are complete; the same command \
+         resumes it."
+    );
+    (GateOutcome::Invalid, sentence)
+}
+
 /// What the gate says, and one sentence. A regression outweighs an invalid cell, and an
 /// invalid cell an undecided one: the worst thing that is known is said.
 #[must_use]
@@ -20,10 +31,11 @@ pub fn decide(judgements: &[Judgement], pass_undecided: bool) -> (GateOutcome, S
             .collect()
     };
     if gated.is_empty() {
-        return (
-            GateOutcome::Invalid,
-            "Invalid: no gated metric was judged.".into(),
-        );
+        let what = match judgements.is_empty() {
+            true => "no candidate is left to judge",
+            false => "no gated metric was judged",
+        };
+        return (GateOutcome::Invalid, format!("Invalid: {what}."));
     }
     let failing =
         named(&|judgement| judgement.gate == Gate::Fail && judgement.verdict != Verdict::Invalid);

@@ -18,7 +18,7 @@ const AFTER_HELP: &str = "\
 
 Exit codes: 0 done (gate: pass) · 10 gate: regressed · 11 gate: undecided · 12 gate: invalid · \
 2 usage or bad input · 69 a repository, tool or build is missing or broken · 70 internal fault · \
-74 reading or writing failed · 75 the machine never became quiet, another run has the record, or the minutes of a bundle are over: try again · 130, 143 ended by a signal";
+74 reading or writing failed · 75 the machine never became quiet, another run has the record, the minutes of a bundle are over, or a bisection has spent its runs: try again · 130, 143 ended by a signal";
 
 /// The whole command line.
 #[derive(Debug, Parser)]

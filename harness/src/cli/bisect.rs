@@ -13,7 +13,9 @@ use super::arguments::RunArgs;
 use super::dispatch::print;
 use super::progress::Progress;
 use super::{project, report_files, run};
-use crate::analysis::bisection::{Commit, Measured, Next, likeliest, next, posterior, strongest};
+use crate::analysis::bisection::{
+    Commit, Measured, Next, likeliest, misfits, next, posterior, strongest,
+};
 use crate::analysis::from_record::analyse;
 use crate::exit_code;
 use crate::experiment::expand::expand_env;
@@ -47,7 +49,7 @@ pub struct BisectArgs {
     #[arg(long, value_name = "P", default_value_t = 0.95)]
     pub confidence: f64,
     /// Most runs
-    #[arg(long, value_name = "N", default_value_t = 60)]
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_runs: u32,
     /// Name of this machine [default: made from the processor]
     #[arg(long, value_name = "LABEL")]
@@ -132,7 +134,10 @@ pub fn run(arguments: &BisectArgs) -> anyhow::Result<i32> {
     let finding = search.finding(&whole, &found);
     print(&finding.text())?;
     search.report(&finding)?;
-    Ok(exit_code::OK)
+    Ok(match finding.answer.is_empty() {
+        true => exit_code::GUARD_GAVE_UP,
+        false => exit_code::OK,
+    })
 }
 
 impl<'a> Search<'a> {
@@ -334,6 +339,10 @@ impl<'a> Search<'a> {
             confidence: self.arguments.confidence,
             answer: answer.iter().map(|commit| commit.id.clone()).collect(),
             probability,
+            misfits: misfits(&self.line, whole.effect)
+                .into_iter()
+                .map(|at| self.commits[at].id.clone())
+                .collect(),
             commits: commits
                 .map(|((commit, known), probability)| Candidate {
                     id: commit.id.clone(),

@@ -17,7 +17,7 @@ use crate::analysis::calibration::{self, Calibration, RunFigures, Sizes};
 use crate::analysis::looks;
 use crate::execute::signal::{self, Interrupt};
 use crate::exit_code;
-use crate::record::format::Host;
+use crate::record::format::{Host, Plan};
 use crate::record::reader::{self, Record};
 use crate::record::rounds::Next;
 use crate::record::store::{self, RecordDir};
@@ -32,7 +32,7 @@ pub struct CalibrateArgs {
     /// The experiment whose base is measured against itself
     pub file: PathBuf,
     /// How many runs, pilots not counted
-    #[arg(long, value_name = "N", default_value_t = 60)]
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
     /// Folder of the records [default: results/calibration beside the experiment's project]
     #[arg(long, value_name = "DIR")]
@@ -108,7 +108,11 @@ impl Series<'_> {
     fn one(&mut self, sizes: Option<Sizes>, number: u32, of: u32) -> anyhow::Result<Record> {
         let folder = folder(sizes, number);
         let place = self.results.join(&folder);
+        let planned = plan(&self.prepared.plan, sizes, number);
         let found = record_in(&place)?;
+        if let Some(record) = &found {
+            self.belongs_here(record, &planned)?;
+        }
         if let Some(record) = &found
             && matches!(looks::next(&record.plan, &record.attempts), Ok(Next::Done))
         {
@@ -117,7 +121,7 @@ impl Series<'_> {
         let (sealed, directory) = match found {
             Some(record) => (store::seal(record.plan)?, RecordDir::at(&record.dir)),
             None => {
-                let sealed = store::seal(plan(&self.prepared.plan, sizes, number))?;
+                let sealed = store::seal(planned)?;
                 let date = sealed
                     .plan
                     .sealed_at
@@ -141,6 +145,22 @@ impl Series<'_> {
             self.interrupt,
             self.progress,
         )
+    }
+}
+
+impl Series<'_> {
+    /// Runs of another experiment, program or version of this one do not add up with these.
+    fn belongs_here(&self, record: &Record, planned: &Plan) -> anyhow::Result<()> {
+        if store::identity(&record.plan)? == store::identity(planned)? {
+            return Ok(());
+        }
+        Err(SessionError::Usage(format!(
+            "{}: expected a run that this calibration would make, got one of another experiment, \
+             program or version of bench-run; move {} away",
+            record.dir.display(),
+            self.results.display()
+        ))
+        .into())
     }
 }
 

@@ -1,8 +1,4 @@
 //! From arguments to an exit code: parses, runs one sub-command, prints its error once.
-#![expect(
-    clippy::print_stderr,
-    reason = "machine output goes to standard output, the one error line to standard error"
-)]
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -50,7 +46,8 @@ pub(super) fn abandon(error: &anyhow::Error) -> ! {
 
 /// Prints an error with its causes; returns its exit code.
 fn tell(error: &anyhow::Error) -> i32 {
-    eprintln!("error: {}", with_causes(error));
+    // The exit code tells as much where standard error cannot be written.
+    let _ = writeln!(std::io::stderr(), "error: {}", with_causes(error));
     failure::exit_code(error)
 }
 

@@ -1,9 +1,5 @@
 //! `bench-run gate`: a record's verdicts as an exit code, a summary, annotations, JUnit
 //! XML and JSON.
-#![expect(
-    clippy::print_stderr,
-    reason = "annotations go to standard error, the verdicts to standard output"
-)]
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -47,7 +43,10 @@ pub fn run(arguments: &GateArgs) -> anyhow::Result<i32> {
     }
     if arguments.annotations || std::env::var_os("GITHUB_ACTIONS").is_some_and(|on| on == "true") {
         // The hosted CI reads both streams; the other one may have to stay one JSON document.
-        eprint!("{}", workflow_commands(&record.plan, &analysis));
+        let commands = workflow_commands(&record.plan, &analysis);
+        std::io::stderr()
+            .write_all(commands.as_bytes())
+            .context("cannot write to standard error")?;
     }
     if arguments.json {
         let json =

@@ -3,13 +3,9 @@
 //!
 //! Drawn and written between attempts only, so that it disturbs no measurement. With `--quiet`
 //! nothing but warnings is written.
-#![expect(
-    clippy::print_stderr,
-    reason = "warnings and progress go to standard error"
-)]
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -76,7 +72,8 @@ impl Progress {
     }
 
     fn always(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("{text}"));
+        // Nobody can be told that standard error cannot be written.
+        let _ = self.bar.suspend(|| writeln!(std::io::stderr(), "{text}"));
     }
 
     /// What goes on now: beside the bar, or as a line if it is time for one.

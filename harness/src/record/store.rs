@@ -75,8 +75,8 @@ pub fn seal(plan: Plan) -> Result<SealedPlan, RecordError> {
 }
 
 /// A hash that is equal for two plans of the same measurement: everything in
-/// the plan counts but the moment of sealing, the planner's warnings, and what earlier
-/// runs had measured by then.
+/// the plan counts but the moment of sealing, the planner's warnings, what programs say of
+/// themselves, which may differ from call to call, and what earlier runs had measured by then.
 ///
 /// # Errors
 /// [`RecordError::Unstorable`] as for [`seal`].
@@ -84,6 +84,9 @@ pub fn identity(plan: &Plan) -> Result<String, RecordError> {
     let mut bare = plan.clone();
     bare.sealed_at.clear();
     bare.warnings.clear();
+    for build in &mut bare.builds {
+        build.receipt = None;
+    }
     if let Some(noise) = &mut bare.noise {
         noise.null_history.clear();
     }
@@ -445,6 +448,7 @@ mod tests {
         let mut later = plan.clone();
         later.sealed_at = "2026-03-02T00:00:00Z".into();
         later.warnings.push("the governor is powersave".into());
+        later.builds[0].receipt = Some("12:03:59".into());
         let noise = later.noise.as_mut().unwrap();
         let contrast = NullContrast { t: 0.5, df: 4.0 };
         let history = &mut noise.null_history;

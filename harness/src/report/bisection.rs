@@ -46,6 +46,9 @@ pub struct Finding {
     /// Probability that the first commit with the effect is among them; of the likeliest
     /// ones where there is no answer.
     pub probability: f64,
+    /// Commits whose changes fit neither no effect nor the whole one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub misfits: Vec<String>,
     /// The line behind the good commit, oldest first; the last is the bad one.
     pub commits: Vec<Candidate>,
     /// What was measured, in order. The first is the bad commit.
@@ -118,8 +121,21 @@ impl Finding {
         self.runs_at(id).filter_map(|run| run.estimate.as_ref())
     }
 
-    /// The answer in one sentence.
+    /// The answer in one sentence, or two.
     fn answer(&self) -> String {
+        let mut text = self.first();
+        if !self.misfits.is_empty() {
+            let odd: Vec<&str> = self.misfits.iter().map(|id| short(id)).collect();
+            text.push_str(&format!(
+                "; but the change measured at {} is neither none nor the whole: more than one \
+                 commit may have changed it, and a search up to there (`--bad`) finds the first",
+                odd.join(", ")
+            ));
+        }
+        text
+    }
+
+    fn first(&self) -> String {
         let share = unit::value((1000.0 * self.probability).round() / 10.0);
         match &self.answer[..] {
             [] => format!(
@@ -351,6 +367,7 @@ mod tests {
             confidence: 0.95,
             answer: vec![id(7), id(8)],
             probability: 0.9811,
+            misfits: vec![],
             commits: (1..=10)
                 .map(|number| Candidate {
                     id: id(number),
@@ -388,6 +405,12 @@ mod tests {
         };
         let said = "not found within 6 runs; the likeliest has 61 %";
         assert!(open.text().ends_with(&format!("{said}\n")));
+        let two_steps = Finding {
+            misfits: vec![id(5)],
+            ..finding()
+        };
+        let said = format!("at {} is neither none nor the whole", short(&id(5)));
+        assert!(two_steps.text().contains(&said), "{}", two_steps.text());
     }
 
     #[test]

@@ -333,7 +333,13 @@ impl<'a> Shop<'a> {
                 .iter()
                 .map(|warning| format!("arm `{name}`: {warning}")),
         );
-        if let Some(known) = self.builds.iter().position(|known| *known == built.planned) {
+        // A program without a version of its own may say something else each time it is asked.
+        let silent = |build: &PlannedBuild| PlannedBuild {
+            receipt: None,
+            ..build.clone()
+        };
+        let mut builds = self.builds.iter();
+        if let Some(known) = builds.position(|known| silent(known) == silent(&built.planned)) {
             return known;
         }
         self.builds.push(built.planned);

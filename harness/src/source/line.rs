@@ -22,6 +22,22 @@ pub enum LineError {
         /// Why not.
         source: git2::Error,
     },
+    /// Both are one commit.
+    #[error("expected two commits, got `{good}` and `{bad}`, which are the same")]
+    Same {
+        /// The first revision.
+        good: String,
+        /// The second.
+        bad: String,
+    },
+    /// The second revision comes before the first.
+    #[error("expected `{good}` before `{bad}`, got it after; swap them")]
+    Reversed {
+        /// The first revision.
+        good: String,
+        /// The second.
+        bad: String,
+    },
     /// The first revision does not come before the second.
     #[error(
         "expected `{good}` among the first parents of `{bad}`, got a history in which it is not; \
@@ -55,6 +71,15 @@ pub fn between(
     };
     let first = find(good)?.id();
     let mut commit = find(bad)?;
+    let names = || (good.to_owned(), bad.to_owned());
+    if commit.id() == first {
+        let (good, bad) = names();
+        return Err(LineError::Same { good, bad });
+    }
+    if git.graph_descendant_of(first, commit.id()).unwrap_or(false) {
+        let (good, bad) = names();
+        return Err(LineError::Reversed { good, bad });
+    }
     let mut line = Vec::new();
     while commit.id() != first {
         line.push(LineCommit {
@@ -62,21 +87,13 @@ pub fn between(
             summary: summary(&commit),
         });
         if commit.parent_count() == 0 {
-            return Err(LineError::NotBefore {
-                good: good.to_owned(),
-                bad: bad.to_owned(),
-            });
+            let (good, bad) = names();
+            return Err(LineError::NotBefore { good, bad });
         }
         let what = format!("the parent of {}", commit.id());
         commit = commit.parent(0).map_err(failed(what))?;
     }
     line.reverse();
-    if line.is_empty() {
-        return Err(LineError::NotBefore {
-            good: good.to_owned(),
-            bad: bad.to_owned(),
-        });
-    }
     Ok((first.to_string(), line))
 }
 

@@ -3,9 +3,11 @@
 //! and its p. Nothing is decided here.
 
 use super::beside::{exchange, null_bands, other_estimators};
+use super::change::own_pct;
 use super::columns::{Columns, Fault, columns};
 use super::decide::tau;
 use super::noise::{self, Noise, Part};
+use super::null_check;
 use super::rule::{CellData, Estimate, NoiseModel, NullBand, OtherEstimators, Rule};
 use super::unequal::Unequal;
 use crate::stats::count::count;
@@ -13,6 +15,7 @@ use crate::stats::linear_model::{Fit, fit};
 use crate::stats::mde::Growth;
 use crate::stats::randomisation::Exchange;
 use crate::stats::student::{two_sided_p, upper_quantile};
+use crate::unit;
 
 /// What the linear model says about one candidate.
 #[derive(Debug)]
@@ -97,7 +100,10 @@ fn measure_cell<'a>(
                 Err(reason) => Err(own_reason(data, arm).unwrap_or(reason).to_owned()),
             };
             let found = match measured {
-                _ if is_identical(data, arm) => Found::Identical(bands(data, model)),
+                _ if is_identical(data, arm) => match unmeasured(data, rule) {
+                    Some(reason) => Found::Nothing(reason),
+                    None => Found::Identical(bands(data, model)),
+                },
                 Ok(measured) => Found::Numbers(Box::new(measured)),
                 Err(reason) => Found::Nothing(reason),
             };
@@ -119,11 +125,18 @@ fn is_candidate(data: &CellData, arm: usize) -> bool {
 /// Whether a declared arm is, as the plan says, the base again.
 fn is_identical(data: &CellData, arm: usize) -> bool {
     let copy = &data.arms[arm];
-    let same = data
-        .arms
-        .get(data.base)
-        .is_some_and(|base| base.treatment == copy.treatment);
-    copy.declared && copy.null_of.is_some() && same
+    copy.declared && copy.null_of.is_some() && data.is_copy_of_base(arm)
+}
+
+/// Why the program of the base, which an identical candidate is, was not seen to work: equal code
+/// that crashes is no pass.
+fn unmeasured(data: &CellData, rule: &Rule) -> Option<String> {
+    let mut reasons = data.invalid.iter();
+    let out = reasons.find(|(arm, _)| data.is_copy_of_base(*arm));
+    match out {
+        Some((_, reason)) => Some(reason.clone()),
+        None => enough_rounds(data, rule).err(),
+    }
 }
 
 /// The reason outside the numbers why `candidate` itself cannot be judged.
@@ -157,14 +170,17 @@ fn model_cell(data: &CellData, rule: &Rule) -> Result<Model, String> {
         )
     })?;
     let (columns, faults) = columns(data, rule.revision)?;
-    let rounds = data.rounds.len();
-    let needed = usize::try_from(rule.min_rounds).unwrap_or(usize::MAX);
-    if rounds < needed {
+    enough_rounds(data, rule)?;
+    let fit = fit(&columns.y, columns.layout()).map_err(|error| error.to_string())?;
+    if rule.null_check.is_some()
+        && let Some(delta) = null_check::apart_without_noise(&columns)
+    {
         return Err(format!(
-            "only {rounds} complete rounds, at least {needed} are needed"
+            "copies of one program differ by {} in every round, without any noise: something but \
+             the program tells them apart",
+            unit::signed_pct(own_pct(data.better, delta))
         ));
     }
-    let fit = fit(&columns.y, columns.layout()).map_err(|error| error.to_string())?;
     Ok(Model {
         columns,
         faults,
@@ -172,6 +188,17 @@ fn model_cell(data: &CellData, rule: &Rule) -> Result<Model, String> {
         fit,
         tau,
     })
+}
+
+fn enough_rounds(data: &CellData, rule: &Rule) -> Result<(), String> {
+    let rounds = data.rounds.len();
+    let needed = usize::try_from(rule.min_rounds).unwrap_or(usize::MAX);
+    match rounds < needed {
+        true => Err(format!(
+            "only {rounds} complete rounds, at least {needed} are needed"
+        )),
+        false => Ok(()),
+    }
 }
 
 fn compare(

@@ -7,7 +7,7 @@
 use super::columns::{Columns, columns};
 use super::rule::{CellData, Revision};
 use crate::stats::count::count;
-use crate::stats::linear_model::fit;
+use crate::stats::linear_model::{Contrast, fit};
 use crate::stats::null_calibration::NullContrast;
 
 /// The noise of one (cell, metric) by itself: neither moderated nor inflated.
@@ -33,17 +33,41 @@ pub fn cell_noise(data: &CellData, revision: Revision) -> Option<CellNoise> {
     })
 }
 
+/// The largest contrast between copies of one program where every copy by itself has no noise at
+/// all, natural logarithm; none where they agree. No test is needed: it is not 0.
+pub(super) fn apart_without_noise(columns: &Columns) -> Option<f64> {
+    let (found, _) = estimates(columns)?;
+    let apart = found
+        .into_iter()
+        .filter(|one| one.standard_error == 0.0 && one.estimate != 0.0);
+    apart
+        .map(|one| one.estimate)
+        .max_by(|a, b| a.abs().total_cmp(&b.abs()))
+}
+
 /// The contrasts of one (cell, metric), independent of each other but for their common
 /// error: the second copy of a treatment against the first, the third against both, ….
 ///
 /// None where the values leave no noise to divide by.
 pub(super) fn contrasts(columns: &Columns) -> Vec<NullContrast> {
-    let each_its_own: Vec<usize> = (0..columns.arms.len()).collect();
-    let Ok(fit) = fit(&columns.y, columns.layout_with(&each_its_own)) else {
+    let Some((found, df)) = estimates(columns) else {
         return Vec::new();
     };
+    let noisy = found.into_iter().filter(|one| one.standard_error > 0.0);
+    noisy
+        .map(|one| NullContrast {
+            t: one.estimate / one.standard_error,
+            df,
+        })
+        .collect()
+}
+
+/// Them and the degrees of freedom of their common error.
+fn estimates(columns: &Columns) -> Option<(Vec<Contrast>, f64)> {
+    let each_its_own: Vec<usize> = (0..columns.arms.len()).collect();
+    let fit = fit(&columns.y, columns.layout_with(&each_its_own)).ok()?;
     let treatments = columns.treatments.iter().max().map_or(0, |last| last + 1);
-    (0..treatments)
+    let contrasts = (0..treatments)
         .flat_map(|treatment| {
             let copies: Vec<usize> = each_its_own
                 .iter()
@@ -52,14 +76,9 @@ pub(super) fn contrasts(columns: &Columns) -> Vec<NullContrast> {
                 .collect();
             (1..copies.len()).map(move |later| helmert(&copies, later))
         })
-        .filter_map(|terms| {
-            let contrast = fit.combination(&terms)?;
-            (contrast.standard_error > 0.0).then(|| NullContrast {
-                t: contrast.estimate / contrast.standard_error,
-                df: count(fit.df),
-            })
-        })
-        .collect()
+        .filter_map(|terms| fit.combination(&terms))
+        .collect();
+    Some((contrasts, count(fit.df)))
 }
 
 /// Copy number `later` against the mean of those before it.

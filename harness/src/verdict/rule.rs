@@ -129,6 +129,15 @@ pub struct CellData {
     pub invalid: Vec<(usize, String)>,
 }
 
+impl CellData {
+    /// Whether an arm, by index, is the base or runs the base's program as the base does.
+    #[must_use]
+    pub fn is_copy_of_base(&self, arm: usize) -> bool {
+        let treatment = |arm: usize| self.arms.get(arm).map(|arm| arm.treatment);
+        treatment(arm).is_some() && treatment(arm) == treatment(self.base)
+    }
+}
+
 /// One column of a cell: an arm or a null arm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArmCopy {

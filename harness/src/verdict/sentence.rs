@@ -147,13 +147,30 @@ fn interval(facts: &Facts<'_>, found: &Measured) -> String {
         Better::Lower => (estimate.low, estimate.high),
     };
     format!(
-        "{} {} ({} % interval {} to {})",
+        "{} {} ({} % interval {} to {}{})",
         facts.one.data.metric,
         metric_change(estimate.delta, better),
         unit::value(100.0 * rounded(1.0 - facts.rule.alpha, 1e4)),
         metric_change(from, better),
         metric_change(to, better),
+        bounds(facts, found)
     )
+}
+
+/// The bounds that prove it, where the interval, which has both ends, reaches further than they do
+/// and past the threshold: the sentence would contradict itself.
+fn bounds(facts: &Facts<'_>, found: &Measured) -> String {
+    let (estimate, tau) = (&found.estimate, found.tau);
+    let change = |delta| metric_change(delta, facts.one.data.better);
+    let worst = (estimate.high >= tau && estimate.upper_bound < tau)
+        .then(|| format!("at worst {}", change(estimate.upper_bound)));
+    let best = (facts.one.verdict == Verdict::Equivalent && estimate.low <= -tau)
+        .then(|| format!("at best {}", change(estimate.lower_bound)));
+    let said: Vec<String> = worst.into_iter().chain(best).collect();
+    match said.is_empty() {
+        true => String::new(),
+        false => format!("; by one-sided bounds {}", said.join(", ")),
+    }
 }
 
 /// How many rounds would decide, counted for a run of its own: adding rounds to
@@ -249,6 +266,18 @@ mod tests {
             sentence(noisy("decode_tok_s", Better::Higher, 100.0, 97.0)), @"`main` is slower than `base` by more than the threshold of 1 %: decode_tok_s −3.00 % (95 % interval −3.08 % to −2.91 %).");
         insta::assert_snapshot!(
             sentence(noisy("wall_s", Better::Lower, 100.0, 103.0)), @"`main` is slower than `base` by more than the threshold of 1 %: wall_s +3.00 % (95 % interval +2.92 % to +3.09 %).");
+    }
+
+    #[test]
+    fn an_interval_that_reaches_past_what_is_proven_gets_the_bound_beside_it() {
+        let rounds = [
+            [100.150, 100.602, 100.915],
+            [99.743, 99.305, 100.276],
+            [102.315, 102.307, 103.246],
+            [100.026, 100.336, 101.153],
+            [99.478, 99.155, 100.001],
+        ];
+        insta::assert_snapshot!(sentence(cell("wall_s", Better::Lower, &rounds)), @"`main` is slower than `base`, and proven to stay within the threshold of 1 %: wall_s +0.77 % (95 % interval +0.52 % to +1.03 %; by one-sided bounds at worst +0.98 %).");
     }
 
     #[test]

@@ -157,7 +157,10 @@ fn ends_without_a_difference_or_a_line_between_them_are_refused() {
     assert!(text.contains("--bad: expected an effect"), "{text}");
     let (code, text) = bisect(&same, &good);
     assert_eq!(code, Some(2), "{text}");
-    assert!(text.contains("among the first parents"), "{text}");
+    assert!(text.contains("swap them"), "{text}");
+    let (code, text) = bisect(&good, &good);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("are the same"), "{text}");
     let (code, text) = bisect("nonsuch", &same);
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("nonsuch"), "{text}");

@@ -76,4 +76,9 @@ fn a_calibration_goes_on_where_it_was_killed_and_writes_its_page_from_the_record
     let again = project.bench_run(&arguments);
     assert!(again.status.success(), "{}", stderr(&again));
     assert_eq!(page(), first, "nothing is measured twice");
+    project.experiment(&base, &base, "rounds: 4\nidentical: as-null\n");
+    let other = project.bench_run(&arguments);
+    assert_eq!(other.status.code(), Some(2));
+    assert!(stderr(&other).contains("pilot-001"), "{}", stderr(&other));
+    assert_eq!(page(), first);
 }

@@ -140,6 +140,27 @@ fn a_broken_change_ends_with_12_and_an_error() {
     assert!(gated.summary.contains("**invalid**"), "{}", gated.summary);
 }
 
+/// A look before the end would be one that nobody planned.
+#[test]
+fn a_run_that_has_not_ended_is_invalid_whatever_its_rounds_say() {
+    for rate in [1000, 900] {
+        let project = Project::new();
+        let (base, main) = (project.commit(1000), project.commit(rate));
+        project.experiment(&base, &main, "identical: as-null\n");
+        let run = project.bench_run(&["run", "x.yaml", "--quiet", "--no-report"]);
+        assert!(run.status.success(), "{}", stderr(&run));
+        let record = project.records().remove(0);
+        let attempts = record.join("attempts.jsonl");
+        let rows = fs::read_to_string(&attempts).unwrap();
+        let most: Vec<&str> = rows.lines().collect();
+        fs::write(&attempts, most[..most.len() - 1].join("\n") + "\n").unwrap();
+        let gate = project.bench_run(&["gate", record.to_str().unwrap()]);
+        assert_eq!(gate.status.code(), Some(12), "{}", stdout(&gate));
+        let said = stdout(&gate);
+        assert!(said.contains("not finished, 4 rounds"), "{said}");
+    }
+}
+
 #[test]
 fn annotations_are_printed_only_where_they_are_wanted() {
     let project = Project::new();

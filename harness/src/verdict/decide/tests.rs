@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::verdict::example::{RULE, cell, noisy};
+use crate::verdict::example::{RULE, cell, noisy, sealed_rule};
 use crate::verdict::foresight::PlannedShape;
 use crate::verdict::rule::{ArmCopy, Revision};
 
@@ -279,6 +279,35 @@ fn a_candidate_that_turned_out_to_be_the_base_is_identical_and_costs_the_others_
     // A null arm that the plan added is none of the candidates.
     data.arms[3].declared = false;
     assert_eq!(decide(&[data], &RULE).len(), 1);
+}
+
+#[test]
+fn an_identical_candidate_passes_only_where_its_program_was_seen_to_work() {
+    let mut data = with_third_arm(0);
+    data.arms[3].null_of = Some("base".into());
+    let verdict = |data: &CellData| decide(std::slice::from_ref(data), &RULE)[1].clone();
+    // The null arm runs the base's program: where it fails, the base and the candidate do.
+    let out = CellData {
+        invalid: vec![(1, "it failed".into())],
+        ..data.clone()
+    };
+    assert_eq!(verdict(&out).verdict, Verdict::Invalid);
+    assert!(verdict(&out).sentence.contains("it failed"));
+    data.rounds.truncate(2);
+    data.slots.truncate(2);
+    assert_eq!(verdict(&data).verdict, Verdict::Invalid);
+}
+
+/// Without noise, and the base's own copy differs as much as the candidate.
+#[test]
+fn copies_that_always_differ_by_the_same_are_no_regression_of_the_candidate() {
+    let rule = sealed_rule();
+    let apart = cell("blocks", Better::Lower, &[[1000.0, 1030.0, 1030.0]; 10]);
+    let judged = &decide(&[apart], &rule)[0];
+    assert_eq!(judged.verdict, Verdict::Invalid);
+    assert!(judged.sentence.contains("+3.00 %"), "{}", judged.sentence);
+    let alike = cell("blocks", Better::Lower, &[[1000.0, 1000.0, 1030.0]; 10]);
+    assert_eq!(decide(&[alike], &rule)[0].verdict, Verdict::Regressed);
 }
 
 #[test]

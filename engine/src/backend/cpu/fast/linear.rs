@@ -104,28 +104,26 @@ impl FastLinear {
         }
     }
 
-    /// As [`Self::apply`] for one token; also the index of the largest result, where a kernel
-    /// finds it on the way.
-    pub(super) fn apply_argmax(
+    /// The index of the largest product with one token, where a kernel finds it on the way; `None`,
+    /// and nothing done, elsewhere. The products are written to `y` if there is one.
+    pub(super) fn argmax(
         &self,
         device: Device<'_>,
         x: &[f32],
         scratch: &mut Scratch,
-        y: &mut [f32],
+        y: Option<&mut [f32]>,
     ) -> Option<u32> {
-        if let ([Matrix::Quantised(matrix)], None) = (self.segments.as_slice(), &self.bias)
-            && let route = device.products.route(matrix, 1)
-            && !route.dequantises()
-        {
-            device.products.count(route);
-            let kernels = device.kernels;
-            scratch
-                .activations
-                .quantise(kernels, x, matrix.columns(), matrix.group());
-            return Some(product_argmax(kernels, matrix, &scratch.activations, y) as u32);
+        let ([Matrix::Quantised(matrix)], None) = (self.segments.as_slice(), &self.bias) else {
+            return None;
+        };
+        let route = device.products.route(matrix, 1);
+        if x.len() != matrix.columns() || route.dequantises() {
+            return None;
         }
-        self.apply(device, x, scratch, y);
-        None
+        device.products.count(route);
+        let (kernels, activations) = (device.kernels, &mut scratch.activations);
+        activations.quantise(kernels, x, matrix.columns(), matrix.group());
+        Some(product_argmax(kernels, matrix, activations, y) as u32)
     }
 
     /// Row `row` in float32, for embeddings.

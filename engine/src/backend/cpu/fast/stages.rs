@@ -359,13 +359,18 @@ impl Stages for FastMode {
             norm.eps,
             normed,
         );
+        let scratch = &mut buffers.scratch;
+        if (request, sampling) == (HeadRequest::Token, Sampling::Greedy)
+            && let Some(largest) = head.argmax(weights.device(), normed, scratch, None)
+        {
+            run.output.token = Some(largest);
+            return Ok(());
+        }
         let logits = sized(&mut buffers.logits, x.len() / hidden * vocab);
-        let largest = if logits.len() == vocab {
-            head.apply_argmax(weights.device(), normed, &mut buffers.scratch, logits)
-        } else {
-            head.apply(weights.device(), normed, &mut buffers.scratch, logits);
-            None
-        };
+        let largest = head.argmax(weights.device(), normed, scratch, Some(&mut *logits));
+        if largest.is_none() {
+            head.apply(weights.device(), normed, scratch, logits);
+        }
         let last = &logits[logits.len() - vocab..];
         run.output.token = Some(match (sampling, largest) {
             (Sampling::Greedy, Some(largest)) => largest,

@@ -133,22 +133,6 @@ pub fn add_to(x: &[f32], y: &mut [f32]) {
     }
 }
 
-/// The index of the largest element, the first of equals; 0 if all are NaN.
-///
-/// # Panics
-/// When `x` is empty.
-#[must_use]
-pub fn argmax(kernels: &Kernels, x: &[f32]) -> usize {
-    assert!(!x.is_empty(), "largest of nothing");
-    argmax_of(kernels, x)
-}
-
-pub(super) fn argmax_of(kernels: &Kernels, x: &[f32]) -> usize {
-    // SAFETY: the instruction set is available.
-    let largest = unsafe { largest_of(kernels.isa(), x) };
-    x.iter().position(|&x| x == largest).unwrap_or(0)
-}
-
 /// Calls `each` with the first row's number and the elements of some rows.
 fn by_rows(
     kernels: &Kernels,
@@ -268,14 +252,12 @@ unsafe fn gate_kernel<L: Lanes>(function: Gate, gate: &[f32], up: &[f32], y: &mu
     }
 }
 
-isa_entry! {
-    fn largest_of(x: &[f32]) -> f32 = largest_kernel
-}
-
+/// The largest element; −∞ if all are NaN.
+///
 /// # Safety
 /// Those of [`Lanes`].
 #[inline(always)]
-unsafe fn largest_kernel<L: Lanes>(x: &[f32]) -> f32 {
+pub(super) unsafe fn largest_kernel<L: Lanes>(x: &[f32]) -> f32 {
     let mut largest = f32::NEG_INFINITY;
     let chunks = x.chunks_exact(LANES);
     for &x in chunks.remainder() {

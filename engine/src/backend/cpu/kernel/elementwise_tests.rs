@@ -149,20 +149,6 @@ fn gates_are_gelu_tanh_and_silu_of_the_gate_times_up() {
 }
 
 #[test]
-fn argmax_is_the_first_of_the_largest_wherever_it_is() {
-    for kernels in every_isa(1) {
-        for len in [1, 15, 16, 17, 100] {
-            for at in 0..len {
-                let mut x = vec![-3.0f32; len];
-                x[at] = -1.0;
-                x[len - 1] = -1.0;
-                assert_eq!(argmax(&kernels, &x), at, "{} of {len}", kernels.isa());
-            }
-        }
-    }
-}
-
-#[test]
 fn add_to_adds() {
     let mut y = [1.0, 2.0];
     add_to(&[10.0, 20.0], &mut y);

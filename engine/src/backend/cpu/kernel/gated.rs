@@ -14,8 +14,9 @@ use super::dispatch::isa_entry;
 use super::exp::{gelu_tanh, silu};
 use super::lanes::{LANES, Lanes};
 use super::pool::Disjoint;
-use super::product::{Operands, row_block, tile};
+use super::product::{Operands, tile};
 use super::repack::{BLOCK_ROWS, QuantisedMatrix};
+use super::vector::each_block;
 
 /// The function that a gate goes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,9 +143,9 @@ unsafe fn gated_vector<L: Lanes>(pair: &Pair<'_>, first: usize, end: usize, y: *
         // SAFETY: the blocks exist; only rows that exist are written.
         unsafe {
             for (operands, out) in [(pair.gate, &mut gates), (pair.up, &mut ups)] {
-                for (index, out) in out[..count].iter_mut().enumerate() {
-                    L::store(out.as_mut_ptr(), row_block::<L>(operands, start + index));
-                }
+                each_block::<L>(operands, start, start + count, |block, sum| {
+                    L::store(out[block - start].as_mut_ptr(), sum);
+                });
             }
             for index in 0..count {
                 let row = (start + index) * BLOCK_ROWS;

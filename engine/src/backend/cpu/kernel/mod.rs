@@ -16,6 +16,7 @@
 //! a mistake of the calling code, and panic.
 
 mod activation;
+mod argmax;
 mod attention;
 mod dequantised;
 mod dispatch;
@@ -35,8 +36,10 @@ mod repack;
 mod source;
 #[cfg(test)]
 mod testing;
+mod vector;
 
 pub use activation::Activations;
+pub use argmax::product_argmax;
 pub use attention::{
     AttentionShape, DecodeScratch, KvElement, KvRing, KvSegment, KvView, PrefillQueries,
     decode_attention, prefill_attention, replace_row, write_rows,
@@ -49,6 +52,6 @@ pub use kernels::{Kernels, KernelsError};
 pub use plain::PlainMatrix;
 pub use plain_product::plain_product;
 pub use pool::{Pool, share};
-pub use product::{product, product_argmax};
+pub use product::product;
 pub use repack::{BLOCK_ROWS, QuantisedMatrix};
 pub use source::{AffineSource, FloatKind, FloatSource, PlainSource, RepackError};

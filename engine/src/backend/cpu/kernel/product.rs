@@ -1,7 +1,7 @@
 //! Quantised weights times int8 activations: y = W·x for one token or many.
 //!
-//! One token reads every weight once, so it runs at the speed of memory: a
-//! thread streams its blocks of rows, and high nibbles are not even shifted.
+//! One token reads every weight once, so it runs at the speed of memory
+//! ([`super::vector`]), and high nibbles are not even shifted.
 //! Many tokens reuse each unpacked vector of codes: a register tile of row
 //! blocks × tokens, tile after tile over the tokens while the blocks stay in
 //! the cache. Both add in the same order, group after group, so a token's
@@ -19,11 +19,11 @@
 use super::Kernels;
 use super::activation::Activations;
 use super::dispatch::isa_entry;
-use super::elementwise::argmax_of;
 use super::lanes::{LANES, Lanes};
 use super::pool::{Disjoint, share};
 use super::repack::{BLOCK_ROWS, QuantisedMatrix};
 use super::source::FloatKind;
+use super::vector::each_block;
 
 /// Tokens for which a tile's blocks stay in the cache.
 const TOKENS_AT_A_TIME: usize = 256;
@@ -58,69 +58,21 @@ pub fn product(kernels: &Kernels, matrix: &QuantisedMatrix, x: &Activations, y: 
     });
 }
 
-/// [`product`] for one token, and the index of its largest element, the first
-/// of equals.
-///
-/// # Panics
-/// When the sizes do not fit or there is not exactly one token.
-pub fn product_argmax(
-    kernels: &Kernels,
-    matrix: &QuantisedMatrix,
-    x: &Activations,
-    y: &mut [f32],
-) -> usize {
-    assert_eq!(
-        (x.tokens(), y.len()),
-        (1, matrix.rows()),
-        "tokens and length of the output"
-    );
-    let operands = Operands::new(matrix, x);
-    let shared = Disjoint::new(y);
-    let best = std::sync::Mutex::new((f32::NEG_INFINITY, usize::MAX));
-    let tasks = operands.tasks(kernels);
-    kernels.pool().run_tasks(tasks, |task| {
-        let blocks = operands.blocks(task, tasks);
-        let rows = blocks.start * BLOCK_ROWS..matrix.rows().min(blocks.end * BLOCK_ROWS);
-        if rows.is_empty() {
-            return;
-        }
-        // SAFETY: as in `product`; the rows read back are the task's own.
-        let own = unsafe {
-            let start = shared.as_ptr();
-            rows_of_product(kernels.isa(), &operands, blocks.start, blocks.end, start);
-            shared.part(rows.clone())
-        };
-        let index = argmax_of(kernels, own);
-        let (value, index) = (own[index], rows.start + index);
-        let mut best = best
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if value > best.0 || (value == best.0 && index < best.1) {
-            *best = (value, index);
-        }
-    });
-    let best = best
-        .into_inner()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    // All NaN: no element is larger than any other.
-    if best.1 == usize::MAX { 0 } else { best.1 }
-}
-
 /// A matrix and activations that fit each other, as the kernels read them.
 pub(super) struct Operands<'a> {
-    data: &'a [u8],
-    codes: &'a [i8],
-    scales: &'a [f32],
-    sums: &'a [f32],
+    pub(super) data: &'a [u8],
+    pub(super) codes: &'a [i8],
+    pub(super) scales: &'a [f32],
+    pub(super) sums: &'a [f32],
     rows: usize,
-    columns: usize,
-    group: usize,
+    pub(super) columns: usize,
+    pub(super) group: usize,
     tokens: usize,
-    code_bits: usize,
-    kind: FloatKind,
-    code_bytes: usize,
-    record_bytes: usize,
-    block_bytes: usize,
+    pub(super) code_bits: usize,
+    pub(super) kind: FloatKind,
+    pub(super) code_bytes: usize,
+    pub(super) record_bytes: usize,
+    pub(super) block_bytes: usize,
 }
 
 impl<'a> Operands<'a> {
@@ -200,11 +152,9 @@ unsafe fn rows_kernel<L: Lanes, const R: usize, const T: usize>(
     // SAFETY: blocks and tokens stay within the operands.
     unsafe {
         if operands.tokens == 1 {
-            for block in first..end {
-                let sum = row_block::<L>(operands, block);
+            return each_block::<L>(operands, first, end, |block, sum| {
                 store_rows::<L>(operands, block, sum, y.add(block * BLOCK_ROWS));
-            }
-            return;
+            });
         }
         for start in (0..operands.tokens).step_by(TOKENS_AT_A_TIME) {
             let stop = operands.tokens.min(start + TOKENS_AT_A_TIME);
@@ -240,7 +190,12 @@ unsafe fn rows_kernel<L: Lanes, const R: usize, const T: usize>(
 /// # Safety
 /// Those of [`Lanes`]; `to` is valid for those rows.
 #[inline(always)]
-unsafe fn store_rows<L: Lanes>(operands: &Operands<'_>, block: usize, value: L::F, to: *mut f32) {
+pub(super) unsafe fn store_rows<L: Lanes>(
+    operands: &Operands<'_>,
+    block: usize,
+    value: L::F,
+    to: *mut f32,
+) {
     let rows = operands.rows - block * BLOCK_ROWS;
     // SAFETY: the caller's contract.
     unsafe {
@@ -270,50 +225,6 @@ pub(super) unsafe fn load_floats<L: Lanes>(kind: FloatKind, from: *const u8) -> 
     }
 }
 
-/// One block of rows times the only token.
-///
-/// # Safety
-/// Those of [`Lanes`]; `block` exists.
-#[inline(always)]
-pub(super) unsafe fn row_block<L: Lanes>(operands: &Operands<'_>, block: usize) -> L::F {
-    let float_bytes = LANES * operands.kind.bytes();
-    // SAFETY: a block has a record for each group, and `Operands` has checked
-    // that the activations have as many.
-    unsafe {
-        let mut record = operands.data.as_ptr().add(block * operands.block_bytes);
-        let mut x = operands.codes.as_ptr();
-        let mut y = L::splat(0.0);
-        for group in 0..operands.columns / operands.group {
-            let dot = if operands.code_bits == 4 {
-                let mut sums = (L::zero(), L::zero());
-                for eight in 0..operands.group / 8 {
-                    let packed = L::load_bytes(record.add(eight * 64));
-                    let low = L::splat_bytes(x.add(eight * 8));
-                    let high = L::splat_bytes(x.add(eight * 8 + 4));
-                    sums = L::dot_packed(sums, packed, low, high);
-                }
-                L::join(sums)
-            } else {
-                let mut sum = L::zero();
-                for four in 0..operands.group / 4 {
-                    let codes = L::load_bytes(record.add(four * 64));
-                    sum = L::dot_codes(sum, codes, L::splat_bytes(x.add(four * 4)));
-                }
-                sum
-            };
-            let floats = record.add(operands.code_bytes);
-            let scale = load_floats::<L>(operands.kind, floats);
-            let bias = load_floats::<L>(operands.kind, floats.add(float_bytes));
-            let product = L::mul(L::to_f32(dot), L::splat(operands.scales[group]));
-            y = L::fma(scale, product, y);
-            y = L::fma(bias, L::splat(operands.sums[group]), y);
-            record = record.add(operands.record_bytes);
-            x = x.add(operands.group);
-        }
-        y
-    }
-}
-
 /// `R` blocks of rows times `T` tokens, written to `out` with `stride` floats
 /// between tokens.
 ///
@@ -330,7 +241,7 @@ pub(super) unsafe fn tile<L: Lanes, const R: usize, const T: usize>(
 ) {
     let groups = operands.columns / operands.group;
     let float_bytes = LANES * operands.kind.bytes();
-    // SAFETY: as in `row_block`, for each block and token.
+    // SAFETY: as in `side_by_side`, for each block and token.
     unsafe {
         let mut y = [[L::splat(0.0); T]; R];
         for group in 0..groups {

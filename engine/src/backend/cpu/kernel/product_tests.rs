@@ -308,24 +308,52 @@ fn the_fused_gate_equals_two_products_and_an_elementwise_gate() {
     }
 }
 
+/// A matrix whose product with ones has the given values: codes do not count, biases do.
+fn with_products(kernels: &Kernels, values: &[f32]) -> QuantisedMatrix {
+    let mut packed = Packed::new(values.len(), 64, 4, 64, FloatKind::F32);
+    packed.scale_bytes.fill(0);
+    packed.bias_bytes = values
+        .iter()
+        .flat_map(|v| (v / 64.0).to_le_bytes())
+        .collect();
+    QuantisedMatrix::repack(kernels, &[packed.source()]).unwrap()
+}
+
 #[test]
-fn the_fused_argmax_is_the_first_of_the_largest() {
+fn the_fused_argmax_is_the_first_of_the_largest_wherever_it_is() {
     for kernels in every_isa(3) {
-        let mut packed = Packed::new(100, 64, 4, 64, FloatKind::F32);
-        // Rows 40 and 80 are the same, and larger than every other.
-        for row in [40, 80] {
-            packed.scale_bytes[row * 4..][..4].copy_from_slice(&0.0f32.to_le_bytes());
-            packed.bias_bytes[row * 4..][..4].copy_from_slice(&10.0f32.to_le_bytes());
+        let mut ones = Activations::new();
+        ones.quantise(&kernels, &[1.0; 64], 64, 64);
+        // 100 rows end within a block: what lies behind them is larger than any of them.
+        for at in [0, 15, 16, 40, 95, 96, 99] {
+            let mut values = vec![-3.0; 100];
+            (values[at], values[99]) = (-1.0, -1.0);
+            let matrix = with_products(&kernels, &values);
+            assert_eq!(product_argmax(&kernels, &matrix, &ones, None), at);
+            let mut y = vec![0.0; 100];
+            assert_eq!(product_argmax(&kernels, &matrix, &ones, Some(&mut y)), at);
+            let mut again = vec![0.0; 100];
+            product(&kernels, &matrix, &ones, &mut again);
+            assert_eq!(y, again);
         }
-        let matrix = QuantisedMatrix::repack(&kernels, &[packed.source()]).unwrap();
-        let mut activations = Activations::new();
-        activations.quantise(&kernels, &[1.0; 64], 64, 64);
-        let mut y = vec![0.0; 100];
-        assert_eq!(product_argmax(&kernels, &matrix, &activations, &mut y), 40);
-        assert_eq!(y[40], y[80]);
-        let mut again = vec![0.0; 100];
-        product(&kernels, &matrix, &activations, &mut again);
-        assert_eq!(y, again);
+    }
+}
+
+#[test]
+fn the_fused_argmax_passes_over_nan() {
+    for kernels in every_isa(2) {
+        let mut ones = Activations::new();
+        ones.quantise(&kernels, &[1.0; 64], 64, 64);
+        let mut values = vec![f32::NAN; 600];
+        assert_eq!(
+            product_argmax(&kernels, &with_products(&kernels, &values), &ones, None),
+            0
+        );
+        values[417] = -5.0;
+        assert_eq!(
+            product_argmax(&kernels, &with_products(&kernels, &values), &ones, None),
+            417
+        );
     }
 }
 

@@ -32,8 +32,6 @@ const BLOCK_ROWS: usize = 64;
 const QUAD: usize = 4;
 /// Rows that keys are asked for ahead of their use: the time of a trip to memory.
 const KEYS_AHEAD: usize = 8;
-/// Bytes of a cache line.
-const LINE_BYTES: usize = 64;
 /// A part has at least this many rows: some microseconds of work.
 const PART_ROWS: usize = 64;
 /// More parts than this only add combining.
@@ -329,10 +327,8 @@ unsafe fn scores<L: Lanes, T: KvElement, const H: usize>(
 /// Those of [`Lanes`].
 #[inline(always)]
 unsafe fn ask<L: Lanes, T>(row: *const T, head_dim: usize) {
-    for byte in (0..head_dim * size_of::<T>()).step_by(LINE_BYTES) {
-        // SAFETY: the instruction set is the caller's; nothing is read.
-        unsafe { L::prefetch(row.cast::<u8>().wrapping_add(byte)) };
-    }
+    // SAFETY: the instruction set is the caller's.
+    unsafe { L::prefetch_lines(row.cast(), head_dim * size_of::<T>()) };
 }
 
 /// Accumulates weight · value for `C` vectors of columns.

@@ -5,6 +5,9 @@
 /// Lanes of a vector: rows of a weight block, or consecutive elements.
 pub(in super::super) const LANES: usize = 16;
 
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
+
 /// Sixteen lanes of f32, of i32, and of four bytes each.
 ///
 /// # Safety
@@ -101,5 +104,14 @@ pub(in super::super) unsafe trait Lanes: Copy + 'static {
     #[inline(always)]
     unsafe fn prefetch(at: *const u8) {
         let _ = at;
+    }
+
+    /// [`Lanes::prefetch`] of every line of `bytes` bytes.
+    #[inline(always)]
+    unsafe fn prefetch_lines(at: *const u8, bytes: usize) {
+        for byte in (0..bytes).step_by(LINE_BYTES) {
+            // SAFETY: the instruction set is the caller's; nothing is read.
+            unsafe { Self::prefetch(at.wrapping_add(byte)) };
+        }
     }
 }
