@@ -419,7 +419,12 @@ fn position(
     session: u32,
 ) -> String {
     let place = if round == 0 {
-        format!("priming attempt {round_try} of arm `{arm}` in cell `{cell}`")
+        // A priming attempt has the number of its stage in place of a slot.
+        let stage = match slot {
+            0 => String::new(),
+            stage => format!(" of stage {}", stage + 1),
+        };
+        format!("priming attempt {round_try}{stage} of arm `{arm}` in cell `{cell}`")
     } else {
         format!("arm `{arm}` in slot {slot} of round {round}, try {round_try}, cell `{cell}`")
     };
