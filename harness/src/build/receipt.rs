@@ -22,8 +22,8 @@ const MOST_BYTES: u64 = 64 * 1024;
 /// Runs `<artifact> --version` and gives its first line that is not empty.
 ///
 /// # Errors
-/// One line that says why there is none: it cannot be started, prints nothing,
-/// or takes too long.
+/// One line that says why there is none: it cannot be started, fails, prints nothing, or takes
+/// too long.
 pub fn ask(artifact: &Path, environment: &IndexMap<String, OsString>) -> Result<String, String> {
     let reader = duct::cmd(artifact, ["--version"])
         .full_env(environment)
@@ -47,6 +47,7 @@ pub fn ask(artifact: &Path, environment: &IndexMap<String, OsString>) -> Result<
         let _ = told.send(result.map(|_| text));
     });
     let answer = hears.recv_timeout(PATIENCE);
+    let status = reader.try_wait().ok().flatten().map(|output| output.status);
     for leader in reader.pids() {
         job::kill_group(leader);
     }
@@ -57,11 +58,15 @@ pub fn ask(artifact: &Path, environment: &IndexMap<String, OsString>) -> Result<
         Err(_) => return Err(format!("no answer within {} s", PATIENCE.as_secs())),
     };
     let text = String::from_utf8_lossy(&text);
-    text.lines()
-        .map(str::trim)
-        .find(|line| !line.is_empty())
-        .map(str::to_owned)
-        .ok_or_else(|| "it prints nothing".to_owned())
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+    let line = line.ok_or_else(|| "it prints nothing".to_owned())?;
+    match status {
+        // An error and no version, with a path of this machine in it perhaps.
+        Some(status) if !status.success() && commit_in(line).is_none() => {
+            Err(format!("it ends with {status} and names no commit"))
+        }
+        _ => Ok(line.to_owned()),
+    }
 }
 
 /// Compares the version line with the pin. Without a pin (a prebuilt program)
@@ -203,12 +208,16 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_is_taken_from_either_stream_whatever_the_status() {
+    fn the_first_line_is_taken_from_either_stream_and_after_a_failure_only_with_a_commit() {
         assert_eq!(
             answer_of("echo; echo \"app $1\""),
             Ok("app --version".into())
         );
-        assert_eq!(answer_of("echo usage >&2; exit 2"), Ok("usage".into()));
+        assert_eq!(answer_of("echo v1 >&2"), Ok("v1".into()));
+        let failing = answer_of("echo usage >&2; exit 2").unwrap_err();
+        assert!(failing.ends_with("and names no commit"), "{failing}");
+        let named = format!("app {COMMIT}");
+        assert_eq!(answer_of(&format!("echo {named}; exit 1")), Ok(named));
         assert_eq!(answer_of("true"), Err("it prints nothing".into()));
         let absent = ask(Path::new("/no/such/program"), &IndexMap::new());
         assert!(absent.unwrap_err().starts_with("it cannot be started"));
