@@ -215,9 +215,21 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// Whether this process was started with SIGINT ignored, as a shell starts what it puts into the
+/// background: then the program ignores it too, as it should.
+fn ignores_interrupts() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = u64::from_str_radix(mask.unwrap().trim(), 16).unwrap();
+    mask & (1 << (2 - 1)) != 0
+}
+
 #[test]
 fn a_signal_stops_the_command_with_its_children() {
     for (name, code) in [("INT", 130), ("TERM", 143)] {
+        if name == "INT" && ignores_interrupts() {
+            continue;
+        }
         let place = Place::new();
         let mut guard = place
             .guard()
