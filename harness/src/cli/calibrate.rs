@@ -110,16 +110,14 @@ impl Series<'_> {
         let place = self.results.join(&folder);
         let planned = plan(&self.prepared.plan, sizes, number);
         let found = record_in(&place)?;
-        if let Some(record) = &found {
-            self.belongs_here(record, &planned)?;
-        }
-        if let Some(record) = &found
-            && matches!(looks::next(&record.plan, &record.attempts), Ok(Next::Done))
-        {
-            return Ok(reader::read(&record.dir)?);
-        }
         let (sealed, directory) = match found {
-            Some(record) => (store::seal(record.plan)?, RecordDir::at(&record.dir)),
+            Some(record) => {
+                self.belongs_here(&record, &planned)?;
+                if matches!(looks::next(&record.plan, &record.attempts), Ok(Next::Done)) {
+                    return Ok(record);
+                }
+                (store::seal(record.plan)?, RecordDir::at(&record.dir))
+            }
             None => {
                 let sealed = store::seal(planned)?;
                 let date = sealed
@@ -146,9 +144,7 @@ impl Series<'_> {
             self.progress,
         )
     }
-}
 
-impl Series<'_> {
     /// Runs of another experiment, program or version of this one do not add up with these.
     fn belongs_here(&self, record: &Record, planned: &Plan) -> anyhow::Result<()> {
         if store::identity(&record.plan)? == store::identity(planned)? {

@@ -71,13 +71,11 @@ pub fn between(
     };
     let first = find(good)?.id();
     let mut commit = find(bad)?;
-    let names = || (good.to_owned(), bad.to_owned());
+    let (good, bad) = (good.to_owned(), bad.to_owned());
     if commit.id() == first {
-        let (good, bad) = names();
         return Err(LineError::Same { good, bad });
     }
     if git.graph_descendant_of(first, commit.id()).unwrap_or(false) {
-        let (good, bad) = names();
         return Err(LineError::Reversed { good, bad });
     }
     let mut line = Vec::new();
@@ -87,7 +85,6 @@ pub fn between(
             summary: summary(&commit),
         });
         if commit.parent_count() == 0 {
-            let (good, bad) = names();
             return Err(LineError::NotBefore { good, bad });
         }
         let what = format!("the parent of {}", commit.id());
