@@ -19,10 +19,10 @@ pub const UNAVAILABLE: i32 = 69;
 pub const INTERNAL: i32 = 70;
 /// Reading or writing failed, a full disk for example.
 pub const IO: i32 = 74;
-/// The guard never saw a quiet machine, its budget is gone, another run has the record, a
-/// bundle's minutes are over and rounds are left, or a bisection has spent its runs: the same
-/// command may work later, or with more.
-pub const GUARD_GAVE_UP: i32 = 75;
+/// Not now, as `EX_TEMPFAIL` of sysexits.h: the guard never saw a quiet machine, its budget is
+/// gone, another run has the record, a bundle's minutes are over and rounds are left, or a
+/// bisection has spent its runs. The same command may work later, or with more.
+pub const TRY_AGAIN: i32 = 75;
 
 /// Ended by a signal, as a shell reports it: 130 for Ctrl-C, 143 for SIGTERM.
 #[must_use]

@@ -135,7 +135,7 @@ pub fn run(arguments: &BisectArgs) -> anyhow::Result<i32> {
     print(&finding.text())?;
     search.report(&finding)?;
     Ok(match finding.answer.is_empty() {
-        true => exit_code::GUARD_GAVE_UP,
+        true => exit_code::TRY_AGAIN,
         false => exit_code::OK,
     })
 }

@@ -352,7 +352,7 @@ fn is_time_over(error: &anyhow::Error) -> bool {
 fn tell(place: &Path, quiet: bool) -> anyhow::Result<i32> {
     if !place.join(PLAN_FILE).exists() {
         dispatch::print("the minutes were over before anything was measured\n")?;
-        return Ok(exit_code::GUARD_GAVE_UP);
+        return Ok(exit_code::TRY_AGAIN);
     }
     let record = reader::read(place)?;
     let left = looks::left(&record.plan, &record.attempts).map_err(SessionError::OutOfStep)?;
@@ -363,7 +363,7 @@ fn tell(place: &Path, quiet: bool) -> anyhow::Result<i32> {
         dispatch::print(&format!(
             "record  {shown}: {done} attempts, {left} left; the same command goes on\n"
         ))?;
-        return Ok(exit_code::GUARD_GAVE_UP);
+        return Ok(exit_code::TRY_AGAIN);
     }
     if !quiet {
         let analysis = analyse(&record.plan, &record.attempts).map_err(SessionError::OutOfStep)?;

@@ -48,7 +48,7 @@ fn of_session(error: &SessionError) -> i32 {
         SessionError::Record(error) => of_record(error),
         SessionError::Guard(error) => of_guard(error),
         // The same command works once that run has ended.
-        SessionError::CacheInUse => exit_code::GUARD_GAVE_UP,
+        SessionError::CacheInUse => exit_code::TRY_AGAIN,
         SessionError::Output { .. } => exit_code::IO,
         SessionError::Interrupted { signal, .. } | SessionError::InterruptedEarly { signal } => {
             exit_code::of_signal(*signal)
@@ -67,7 +67,7 @@ fn of_bundle(error: &BundleError) -> i32 {
 
 fn of_guard(error: &GuardError) -> i32 {
     match error {
-        GuardError::LockHeld { .. } | GuardError::NeverIdle { .. } => exit_code::GUARD_GAVE_UP,
+        GuardError::LockHeld { .. } | GuardError::NeverIdle { .. } => exit_code::TRY_AGAIN,
         GuardError::Interrupted { signal } => exit_code::of_signal(*signal),
         GuardError::Unavailable { .. } => exit_code::UNAVAILABLE,
     }
@@ -79,7 +79,7 @@ fn of_record(error: &RecordError) -> i32 {
             exit_code::IO
         }
         // The same command works once the other run has ended.
-        RecordError::Busy { .. } => exit_code::GUARD_GAVE_UP,
+        RecordError::Busy { .. } => exit_code::TRY_AGAIN,
         RecordError::Unstorable { .. } => exit_code::INTERNAL,
         _ => exit_code::USAGE,
     }

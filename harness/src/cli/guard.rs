@@ -146,7 +146,7 @@ impl Outcome {
     fn exit_code(&self) -> i32 {
         match self {
             Outcome::Clean { exit_status, .. } => *exit_status,
-            Outcome::NeverClean { .. } | Outcome::BudgetGone { .. } => exit_code::GUARD_GAVE_UP,
+            Outcome::NeverClean { .. } | Outcome::BudgetGone { .. } => exit_code::TRY_AGAIN,
             Outcome::Interrupted { signal } => exit_code::of_signal(*signal),
             Outcome::Unavailable { .. } => exit_code::USAGE,
             Outcome::CannotStart { .. } => CANNOT_START,
