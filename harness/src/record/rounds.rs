@@ -70,6 +70,56 @@ pub enum Next {
     Done,
 }
 
+/// Which attempt of the plan; round 0 is a priming attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Index into the plan's cells.
+    pub cell: usize,
+    /// Index into the plan's arms.
+    pub arm: usize,
+    /// 1-based round, 0 for priming.
+    pub round: u32,
+    /// 1-based try of the round.
+    pub round_try: u32,
+    /// 0-based position in the round; of a priming attempt the 0-based stage.
+    pub slot: u32,
+}
+
+impl Next {
+    /// The attempt to run, if one is.
+    #[must_use]
+    pub fn place(self) -> Option<Place> {
+        match self {
+            Next::Prime {
+                cell,
+                arm,
+                round_try,
+                stage,
+            } => Some(Place {
+                cell,
+                arm,
+                round: 0,
+                round_try,
+                slot: stage,
+            }),
+            Next::Run {
+                cell,
+                arm,
+                round,
+                round_try,
+                slot,
+            } => Some(Place {
+                cell,
+                arm,
+                round,
+                round_try,
+                slot,
+            }),
+            Next::Look { .. } | Next::Done => None,
+        }
+    }
+}
+
 /// A row that does not follow from the plan and the rows before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("row {row}: expected {expected}, got {got}")]
@@ -337,53 +387,23 @@ impl<'a> Progress<'a> {
         let named = |cell: usize, arm: usize| {
             self.plan.cells[cell].id == attempt.cell && self.plan.arms[arm].name == attempt.arm
         };
-        match *next {
-            Next::Prime {
-                cell,
-                arm,
-                round_try,
-                stage,
-            } => {
-                named(cell, arm)
-                    && (attempt.round, attempt.round_try, attempt.slot) == (0, round_try, stage)
-            }
-            Next::Run {
-                cell,
-                arm,
-                round,
-                round_try,
-                slot,
-            } => {
-                named(cell, arm)
-                    && (attempt.round, attempt.round_try, attempt.slot) == (round, round_try, slot)
-            }
-            Next::Look { .. } | Next::Done => false,
-        }
+        next.place().is_some_and(|place| {
+            named(place.cell, place.arm)
+                && (attempt.round, attempt.round_try, attempt.slot)
+                    == (place.round, place.round_try, place.slot)
+        })
     }
 
     fn describe(&self, next: &Next) -> String {
-        let place = match *next {
-            Next::Prime {
-                cell,
-                arm,
-                round_try,
-                ..
-            } => (cell, arm, 0, round_try, 0),
-            Next::Run {
-                cell,
-                arm,
-                round,
-                round_try,
-                slot,
-            } => (cell, arm, round, round_try, slot),
-            Next::Look { .. } | Next::Done => return "no further row".into(),
+        let Some(place) = next.place() else {
+            return "no further row".into();
         };
-        let (cell, arm, round, round_try, slot) = place;
         let names = (
-            self.plan.cells[cell].id.as_str(),
-            self.plan.arms[arm].name.as_str(),
+            self.plan.cells[place.cell].id.as_str(),
+            self.plan.arms[place.arm].name.as_str(),
         );
-        position(names, (round, round_try, slot), self.session)
+        let at = (place.round, place.round_try, place.slot);
+        position(names, at, self.session)
     }
 }
 

@@ -10,26 +10,12 @@ use crate::guard::interface::Guard;
 use crate::metric::expect;
 use crate::metric::extract::{self, MAX_PARSED_BYTES, Refusal};
 use crate::record::format::{Attempt, Outcome, SCHEMA, Usage};
+use crate::record::rounds::Place;
 use crate::record::store::{LOGS_DIRECTORY, SealedPlan};
 
 use super::command::{self, Workplace};
 use super::environment::padding_bytes;
 use super::error::SessionError;
-
-/// Which attempt of the plan; round 0 is a priming attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// Index into the plan's cells.
-    pub cell: usize,
-    /// Index into the plan's arms.
-    pub arm: usize,
-    /// 1-based round, 0 for priming.
-    pub round: u32,
-    /// 1-based try of the round.
-    pub round_try: u32,
-    /// 0-based position in the round.
-    pub slot: u32,
-}
 
 /// What runs attempts, and where.
 pub struct Bench<'a> {

@@ -8,11 +8,11 @@ use crate::execute::signal::Interrupt;
 use crate::guard::interface::{Guard, GuardError};
 use crate::record::format::Attempt;
 use crate::record::reader;
-use crate::record::rounds::{self, CellRounds, Next};
+use crate::record::rounds::{self, CellRounds, Place};
 use crate::record::store::{RecordDir, SealedPlan};
 use crate::record::writer::Writer;
 
-use super::attempt::{self, Bench, Place};
+use super::attempt::{self, Bench};
 use super::budget::{Upcoming, may_begin};
 use super::command::Workplace;
 use super::error::SessionError;
@@ -81,7 +81,7 @@ pub fn run(
         session,
     };
     let resumed_at = attempts.len();
-    while let Some(place) = place(&progress.next()) {
+    while let Some(place) = progress.next().place() {
         let done = attempts.len();
         not_interrupted(interrupt, done)?;
         let fresh = !attempts[resumed_at..]
@@ -151,37 +151,6 @@ fn seconds_of(row: &Attempt) -> f64 {
     row.usage.map_or(0.0, |usage| {
         Duration::from_nanos(usage.wall_ns).as_secs_f64()
     })
-}
-
-fn place(next: &Next) -> Option<Place> {
-    match *next {
-        Next::Prime {
-            cell,
-            arm,
-            round_try,
-            stage,
-        } => Some(Place {
-            cell,
-            arm,
-            round: 0,
-            round_try,
-            slot: stage,
-        }),
-        Next::Run {
-            cell,
-            arm,
-            round,
-            round_try,
-            slot,
-        } => Some(Place {
-            cell,
-            arm,
-            round,
-            round_try,
-            slot,
-        }),
-        Next::Look { .. } | Next::Done => None,
-    }
 }
 
 /// One idle wait covers a round; priming attempts and a resumed run wait anew.

@@ -22,32 +22,17 @@ fn plan(rounds: usize, retries: u32) -> Plan {
 }
 
 fn row(plan: &Plan, next: Next, outcome: Outcome) -> Attempt {
-    let (cell, arm, round, round_try, slot) = match next {
-        Next::Prime {
-            cell,
-            arm,
-            round_try,
-            stage,
-        } => (cell, arm, 0, round_try, stage),
-        Next::Run {
-            cell,
-            arm,
-            round,
-            round_try,
-            slot,
-        } => (cell, arm, round, round_try, slot),
-        Next::Look { .. } | Next::Done => panic!("nothing left to run"),
-    };
+    let place = next.place().unwrap();
     Attempt {
         schema: SCHEMA,
         plan: String::new(),
-        cell: plan.cells[cell].id.clone(),
-        arm: plan.arms[arm].name.clone(),
+        cell: plan.cells[place.cell].id.clone(),
+        arm: plan.arms[place.arm].name.clone(),
         commit: None,
         code_sha256: String::new(),
-        round,
-        round_try,
-        slot,
+        round: place.round,
+        round_try: place.round_try,
+        slot: place.slot,
         session: 1,
         started_at: String::new(),
         session_seconds: 0.0,
