@@ -5,6 +5,7 @@
 //! use is `verdict/`. docs/METHODOLOGY.md derives the formulas.
 
 pub mod count;
+pub(crate) mod halving;
 pub mod hodges_lehmann;
 pub mod holm;
 pub mod linear_model;

@@ -17,6 +17,7 @@
 use statrs::function::gamma::digamma;
 
 use super::count::count;
+use super::halving::halved;
 
 /// Halvings of an interval of length 1: to the last bit of a double.
 const BISECTIONS: u32 = 60;
@@ -140,15 +141,8 @@ fn trigamma_inverse(value: f64) -> Option<f64> {
         return None;
     }
     // 1/x < ψ′(x) < 1/x + 1/x² puts the answer between 1/value and that plus 1.
-    let (mut low, mut high) = (value.recip(), value.recip() + 1.0);
-    for _ in 0..BISECTIONS {
-        let middle = f64::midpoint(low, high);
-        if trigamma(middle) > value {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
+    let ends = (value.recip(), value.recip() + 1.0);
+    let (low, high) = halved(ends, BISECTIONS, |x| trigamma(x) > value);
     Some(f64::midpoint(low, high))
 }
 

@@ -7,6 +7,8 @@
 //! is equal (Snedecor and Cochran 1989, "Statistical methods", section 6.12). κ is
 //! estimated over all cells of a metric and never taken below 1.
 
+use super::halving::halved;
+
 /// The larger of two variances was taken, so it is worth more than the differences' own
 /// degrees of freedom: with this share of the rest's the levels hold (docs/adr/0030).
 const KEPT: f64 = 0.1;
@@ -149,18 +151,11 @@ pub fn shared_ratio(cells: &[Scatter]) -> f64 {
         usable().map(cell).sum()
     };
     // No share is left of the differences at a ratio of 10²⁰.
-    let (mut low, mut high) = (0.0, 46.0);
-    if excess(low) <= 0.0 {
+    let ends = (0.0, 46.0);
+    if excess(ends.0) <= 0.0 {
         return 1.0;
     }
-    for _ in 0..BISECTIONS {
-        let middle = f64::midpoint(low, high);
-        if excess(middle) > 0.0 {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
+    let (low, high) = halved(ends, BISECTIONS, |log| excess(log) > 0.0);
     f64::midpoint(low, high).exp()
 }
 

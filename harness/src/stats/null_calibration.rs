@@ -10,6 +10,7 @@
 //! values have bounded weight, and contrasts of different precision combine.
 
 use super::count::count;
+use super::halving::halved;
 
 /// Halvings of an interval of ln λ: far finer than λ is known.
 const BISECTIONS: u32 = 50;
@@ -49,15 +50,7 @@ pub fn inflation(contrasts: &[NullContrast]) -> f64 {
     if usable.is_empty() || score(0.0) <= number {
         return 1.0;
     }
-    let (mut low, mut high) = (0.0, LARGEST_LOG);
-    for _ in 0..BISECTIONS {
-        let middle = f64::midpoint(low, high);
-        if score(middle) > number {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
+    let (low, high) = halved((0.0, LARGEST_LOG), BISECTIONS, |log| score(log) > number);
     f64::midpoint(low, high).exp()
 }
 

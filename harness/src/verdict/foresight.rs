@@ -3,6 +3,7 @@
 //! how little noise the gate needs.
 
 use super::rule::{Power, Rule};
+use crate::stats::halving::halved;
 use crate::stats::mde::{self, Growth};
 use crate::stats::power::{self, Precision, Questions};
 
@@ -119,15 +120,7 @@ impl Comparison {
                 .is_some_and(|power| power.passes(0.0) >= WANTED)
         };
         // More noise never helps; at 100 times τ no number of rounds is of use.
-        let (mut good, mut bad) = (0.0, 100.0 * self.tau);
-        for _ in 0..BISECTIONS {
-            let middle = f64::midpoint(good, bad);
-            if passes(middle) {
-                good = middle;
-            } else {
-                bad = middle;
-            }
-        }
+        let (good, _) = halved((0.0, 100.0 * self.tau), BISECTIONS, passes);
         (good > 0.0).then_some(good)
     }
 
