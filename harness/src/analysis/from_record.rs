@@ -26,6 +26,7 @@ pub fn rule(plan: &Plan) -> Rule {
     let history = noise.iter().flat_map(|noise| &noise.null_history);
     Rule {
         revision: match noise.map(|noise| noise.revision) {
+            Some(RuleRevision::Third) => Revision::Third,
             Some(RuleRevision::Second) => Revision::Second,
             Some(RuleRevision::First) | None => Revision::First,
         },
@@ -361,4 +362,27 @@ pub(crate) fn unchecked_noise(
             if contrasts == 1 { "" } else { "s" }
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::example;
+
+    #[test]
+    fn a_plan_is_judged_by_the_revision_that_it_names_and_without_a_name_by_the_first() {
+        let revision = |named: Option<u32>| {
+            let mut plan = serde_json::to_value(example::plan()).unwrap();
+            let noise = plan["noise"].as_object_mut().unwrap();
+            noise.remove("revision");
+            noise.extend(named.map(|number| ("revision".to_owned(), number.into())));
+            serde_json::from_value(plan).map(|plan| rule(&plan).revision)
+        };
+        assert_eq!(revision(None).unwrap(), Revision::First);
+        assert_eq!(revision(Some(1)).unwrap(), Revision::First);
+        assert_eq!(revision(Some(2)).unwrap(), Revision::Second);
+        assert_eq!(revision(Some(3)).unwrap(), Revision::CURRENT);
+        let unknown = revision(Some(4)).unwrap_err().to_string();
+        assert!(unknown.contains("expected revision 1, 2 or 3"), "{unknown}");
+    }
 }

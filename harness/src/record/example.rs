@@ -86,7 +86,7 @@ pub(crate) fn plan() -> Plan {
             check_from_contrasts: 10,
             largest_inflation: 2.0,
             unequal_noise: true,
-            revision: RuleRevision::Second,
+            revision: RuleRevision::Third,
             null_history: IndexMap::new(),
         }),
         warnings: vec![],

@@ -104,6 +104,8 @@ pub enum RuleRevision {
     First,
     /// docs/adr/0030.
     Second,
+    /// docs/adr/0032.
+    Third,
 }
 
 impl TryFrom<u32> for RuleRevision {
@@ -113,7 +115,10 @@ impl TryFrom<u32> for RuleRevision {
         match number {
             1 => Ok(RuleRevision::First),
             2 => Ok(RuleRevision::Second),
-            got => Err(format!("expected revision 1 or 2 of the rule, got {got}")),
+            3 => Ok(RuleRevision::Third),
+            got => Err(format!(
+                "expected revision 1, 2 or 3 of the rule, got {got}"
+            )),
         }
     }
 }
@@ -123,6 +128,7 @@ impl From<RuleRevision> for u32 {
         match revision {
             RuleRevision::First => 1,
             RuleRevision::Second => 2,
+            RuleRevision::Third => 3,
         }
     }
 }

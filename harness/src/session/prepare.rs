@@ -197,7 +197,7 @@ fn noise_rule() -> NoiseRule {
         check_from_contrasts: check.from_contrasts,
         largest_inflation: check.limit,
         unequal_noise: true,
-        revision: RuleRevision::Second,
+        revision: RuleRevision::Third,
         null_history: IndexMap::new(),
     }
 }

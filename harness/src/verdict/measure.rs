@@ -8,7 +8,7 @@ use super::columns::{Columns, Fault, columns};
 use super::decide::tau;
 use super::noise::{self, Noise, Part};
 use super::null_check;
-use super::rule::{CellData, Estimate, NoiseModel, NullBand, OtherEstimators, Rule};
+use super::rule::{CellData, Estimate, NoiseModel, NullBand, OtherEstimators, Revision, Rule};
 use super::unequal::Unequal;
 use crate::stats::count::count;
 use crate::stats::linear_model::{Fit, fit};
@@ -172,7 +172,8 @@ fn model_cell(data: &CellData, rule: &Rule) -> Result<Model, String> {
     let (columns, faults) = columns(data, rule.revision)?;
     enough_rounds(data, rule)?;
     let fit = fit(&columns.y, columns.layout()).map_err(|error| error.to_string())?;
-    if rule.null_check.is_some()
+    if rule.revision >= Revision::Third
+        && rule.null_check.is_some()
         && let Some(delta) = null_check::apart_without_noise(&columns)
     {
         return Err(format!(

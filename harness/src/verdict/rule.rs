@@ -12,7 +12,7 @@ use crate::stats::linear_model::SlotEffect;
 use crate::stats::null_calibration::NullContrast;
 
 /// Which revision of the rule a plan was sealed with: a record keeps its verdict for ever.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Revision {
     /// Slot effects in any complete square; a noisier candidate widens the noise that all
     /// arms of all cells settled together.
@@ -21,11 +21,14 @@ pub enum Revision {
     /// Slot effects from two squares on, before that their slope; every comparison settles
     /// its own noise (docs/adr/0030).
     Second,
+    /// As the second, and copies of one program that differ without any noise refute the
+    /// noise model (docs/adr/0032).
+    Third,
 }
 
 impl Revision {
     /// What new plans are sealed with.
-    pub const CURRENT: Self = Revision::Second;
+    pub const CURRENT: Self = Revision::Third;
 
     /// What the slots of so many rounds do; `balanced` says that the rounds are complete
     /// squares. A single square, or part of one, has no degrees of freedom to spare for every
@@ -38,8 +41,10 @@ impl Revision {
     ) -> Option<SlotEffect> {
         match self {
             Revision::First => balanced.then_some(SlotEffect::Each),
-            Revision::Second if balanced && rounds >= 2 * arms => Some(SlotEffect::Each),
-            Revision::Second => (arms > 2).then_some(SlotEffect::Slope),
+            Revision::Second | Revision::Third if balanced && rounds >= 2 * arms => {
+                Some(SlotEffect::Each)
+            }
+            Revision::Second | Revision::Third => (arms > 2).then_some(SlotEffect::Slope),
         }
     }
 }

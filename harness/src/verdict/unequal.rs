@@ -53,7 +53,7 @@ impl<'a> Unequal<'a> {
         let settled = groups.iter().flat_map(|(_, name, members)| {
             let noises = match rule.revision {
                 Revision::First => widened(members),
-                Revision::Second => settled(members, rule),
+                Revision::Second | Revision::Third => settled(members, rule),
             };
             let members = members.iter().zip(noises);
             members.filter_map(|(member, noise)| Some((member.cell, *name, noise?)))
@@ -160,7 +160,7 @@ fn scatter(model: &Model, data: &CellData, arm: usize, revision: Revision) -> Op
         // Slot effects of a balanced square take one degree of freedom of each contrast.
         Revision::First if columns.has_slot_effects() => count(rounds) - 2.0,
         Revision::First => count(rounds) - 1.0,
-        Revision::Second => {
+        Revision::Second | Revision::Third => {
             let mut weights = vec![0.0; columns.arms.len()];
             let length = unit.sqrt();
             for &column in &bases {

@@ -310,6 +310,27 @@ fn copies_that_always_differ_by_the_same_are_no_regression_of_the_candidate() {
     assert_eq!(decide(&[alike], &rule)[0].verdict, Verdict::Regressed);
 }
 
+/// The rule of a record is the one that it was sealed with, blind spots included.
+#[test]
+fn copies_that_always_differ_by_the_same_refute_nothing_that_was_sealed_before_the_third_revision()
+{
+    let apart = [cell(
+        "blocks",
+        Better::Lower,
+        &[[1000.0, 1030.0, 1030.0]; 10],
+    )];
+    let verdict = |revision| {
+        let sealed = Rule {
+            revision,
+            ..sealed_rule()
+        };
+        decide(&apart, &sealed)[0].verdict
+    };
+    let verdicts = [Revision::First, Revision::Second, Revision::Third].map(verdict);
+    let before = Verdict::Regressed;
+    assert_eq!(verdicts, [before, before, Verdict::Invalid]);
+}
+
 #[test]
 fn a_rule_without_meaning_judges_nothing() {
     let data = [noisy("decode_tok_s", Better::Higher, 100.0, 100.0)];
