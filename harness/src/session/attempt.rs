@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
 
+use crate::build::job;
 use crate::execute::interface::{Ended, Executor, ProcessSpec};
 use crate::guard::interface::Guard;
 use crate::metric::expect;
@@ -16,6 +17,9 @@ use crate::record::store::{LOGS_DIRECTORY, SealedPlan};
 use super::command::{self, Workplace};
 use super::environment::padding_bytes;
 use super::error::SessionError;
+
+/// How much of a failed program's last line a row quotes: as much as a reader takes in.
+const MOST_QUOTED_CHARS: usize = 200;
 
 /// What runs attempts, and where.
 pub struct Bench<'a> {
@@ -67,6 +71,9 @@ impl Bench<'_> {
             .map(|path| self.relative(path))
             .collect();
         self.judge(&mut row, place, &ended, &files.0, earlier);
+        if let Outcome::Failed { reason } = &mut row.outcome {
+            reason.push_str(&self.last_words(&files.1));
+        }
         self.hide_folders(&mut row);
         // A crash or a wrong answer is the program's own on any machine; running out of
         // time need not be.
@@ -148,6 +155,17 @@ impl Bench<'_> {
         {
             row.outcome = Outcome::Invalid { reason };
             row.metrics.clear();
+        }
+    }
+
+    /// What a program that failed said last: usually why. A published record has no logs.
+    fn last_words(&self, stderr: &Path) -> String {
+        let line = job::last_line(stderr).unwrap_or_default();
+        let line = line.chars().filter(|one| !one.is_control());
+        let line: String = line.take(MOST_QUOTED_CHARS).collect();
+        match line.as_str() {
+            "" => String::new(),
+            line => format!("; {} ends: {line}", self.relative(stderr)),
         }
     }
 

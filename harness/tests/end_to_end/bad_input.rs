@@ -139,6 +139,11 @@ fn a_crash_a_hang_and_garbage_are_outcomes_of_that_arm() {
     for (extra, more, expected) in [
         ("kill -SEGV $$", "", "signal 11"),
         ("exit 3", "", "exit status 0, got 3"),
+        (
+            "echo loading >&2; echo no tensor wq >&2; exit 3",
+            "",
+            ".err ends: no tensor wq",
+        ),
         ("sleep 60", "timeout_secs: 1\nretries: 1\n", "1 s"),
         ("echo nonsense; exit 0", "", "JSON"),
         ("echo '{\"rate_tok_s\": NaN}'; exit 0", "", "JSON"),
