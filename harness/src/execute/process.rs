@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use super::interface::{Ended, Executor, ProcessSpec, Watch};
 use super::signal::{self, Interrupt};
-use super::{leftovers, sys};
+use super::{leftovers, output, sys};
 use crate::record::format::Usage;
 
 /// How often a running attempt is looked at, and no more often: looking costs CPU time
@@ -74,7 +74,7 @@ impl ProcessExecutor {
                 continue;
             }
             next_tick = now + TICK;
-            if let Some(size) = too_large(spec) {
+            if let Some(size) = output::too_large(spec) {
                 return Ok(Fate::OutputTooLarge(size));
             }
             if let Some(reason) = watch() {
@@ -103,8 +103,8 @@ impl Executor for ProcessExecutor {
             let name = signal::name(signal);
             return Ok(Ended::NotStarted(format!("interrupted by {name}")));
         }
-        let stdout = create(&spec.stdout)?;
-        let stderr = create(&spec.stderr)?;
+        let stdout = output::create(&spec.stdout)?;
+        let stderr = output::create(&spec.stderr)?;
         let before = leftovers::children_now();
         let start = Instant::now();
         let leader = match spawn(spec, stdout, stderr) {
@@ -147,10 +147,11 @@ impl ProcessExecutor {
         usage.wall_ns = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
         usage.left_processes = left_processes;
         let fate = fate?;
-        let size = too_large(spec);
+        let size = output::too_large(spec);
         if size.is_some() {
-            cut_output(spec)?;
+            output::cut(spec)?;
         }
+        output::had_room(spec)?;
         Ok(conclude(fate, usage, size))
     }
 }
@@ -163,20 +164,6 @@ fn conclude(fate: Fate, usage: Usage, size: Option<u64>) -> Ended {
         (Fate::Stopped(reason), _) => Ended::Stopped(usage, reason),
         (Fate::OutputTooLarge(size), _) => Ended::OutputTooLarge(usage, size),
     }
-}
-
-fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .map_err(|error| {
-            let name = path.file_name().unwrap_or(OsStr::new("?")).display();
-            io::Error::new(
-                error.kind(),
-                format!("cannot create output file {name}: {error}"),
-            )
-        })
 }
 
 fn spawn(spec: &ProcessSpec, stdout: File, stderr: File) -> io::Result<u32> {
@@ -241,25 +228,4 @@ fn stop(leader: u32, ended: &OwnedFd) -> io::Result<()> {
         io::ErrorKind::TimedOut,
         format!("process {leader} does not die: it hangs inside the kernel"),
     ))
-}
-
-/// The size of the larger output file when it is beyond the limit.
-fn too_large(spec: &ProcessSpec) -> Option<u64> {
-    [&spec.stdout, &spec.stderr]
-        .into_iter()
-        .filter_map(|path| Some(std::fs::metadata(path).ok()?.len()))
-        .max()
-        .filter(|&size| size > spec.max_output_bytes)
-}
-
-/// Keeps the beginning of the output, which tells what went wrong; a record of
-/// gigabytes would fill the disk.
-fn cut_output(spec: &ProcessSpec) -> io::Result<()> {
-    for path in [&spec.stdout, &spec.stderr] {
-        let file = OpenOptions::new().write(true).open(path)?;
-        if file.metadata()?.len() > spec.max_output_bytes {
-            file.set_len(spec.max_output_bytes)?;
-        }
-    }
-    Ok(())
 }

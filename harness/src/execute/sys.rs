@@ -2,9 +2,10 @@
 //! each behind a safe function. Nothing is decided here.
 #![expect(
     unsafe_code,
-    reason = "process control: subreaper, pidfd, poll, wait4, kill and getrusage have no safe wrapper in std"
+    reason = "process control (subreaper, pidfd, poll, wait4, kill, getrusage), getrlimit and fallocate have no safe wrapper in std"
 )]
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -74,6 +75,36 @@ pub(super) fn group_of_its_own(command: &mut Command) {
             Ok(())
         });
     }
+}
+
+/// The largest file that this process and those it starts may write, in bytes, if limited.
+pub(super) fn file_size_limit() -> Option<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: getrlimit writes one rlimit to a valid place.
+    let got = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    (got == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// Has the file system set `bytes` aside behind byte `from` of a file, which does not grow.
+///
+/// # Errors
+/// The disk is full. A file system that cannot tell is no error.
+pub(super) fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {
+    let offset = |bytes: u64| libc::off_t::try_from(bytes).unwrap_or(libc::off_t::MAX);
+    let (from, bytes) = (offset(from), offset(bytes));
+    // SAFETY: fallocate takes integers only; the descriptor is open while `file` is borrowed.
+    let done = unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, from, bytes) };
+    match check(done) {
+        Err(error) if is_out_of_space(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn is_out_of_space(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }
 
 /// Lets this thread's waits end when they should: by default the kernel may add 50 µs.

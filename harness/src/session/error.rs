@@ -75,8 +75,11 @@ pub enum SessionError {
     /// The machine never became quiet.
     #[error(transparent)]
     Guard(#[from] GuardError),
-    /// The output file of an attempt cannot be created.
-    #[error("cannot create {path}: {source}")]
+    /// The output files of an attempt cannot be made, or may have been cut short.
+    #[error(
+        "{source}; the attempt that writes {path} is not kept, and once that is mended the same \
+         command goes on"
+    )]
     Output {
         /// The file.
         path: String,

@@ -9,6 +9,7 @@ mod cache;
 mod calibrate;
 mod control;
 mod fixture;
+mod full_disk;
 mod gate;
 mod history;
 mod looks;
