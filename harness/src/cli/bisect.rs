@@ -48,7 +48,7 @@ pub struct BisectArgs {
     /// Stop as soon as one commit is the first with this probability
     #[arg(long, value_name = "P", default_value_t = 0.95)]
     pub confidence: f64,
-    /// Most runs
+    /// Most runs; those on record count, and are used even where they are more
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_runs: u32,
     /// Name of this machine [default: made from the processor]
@@ -93,6 +93,12 @@ impl Wanted {
         }
     }
 }
+
+/// Says why the commit of a step cannot be measured.
+const UNUSABLE_FILE: &str = "unusable.txt";
+
+/// A probability that no commit reaches: the search as it goes on as long as it can.
+const NEVER: f64 = f64::INFINITY;
 
 /// What became of one run.
 struct Step {
@@ -209,10 +215,17 @@ impl<'a> Search<'a> {
         Ok(whole)
     }
 
-    /// Measures what halves the probability, until it is found or the runs are spent.
+    /// Measures what halves the probability, until it is found or the runs are spent. What is
+    /// measured already counts, however little is asked for now: a page does not get poorer.
     fn until_found(&mut self, whole: &Measured) -> anyhow::Result<Next> {
         loop {
             let shares = posterior(&self.line, whole.effect);
+            if let Next::Measure(at) = next(&self.line, &shares, NEVER)
+                && self.is_measured(at)
+            {
+                self.measure(at)?;
+                continue;
+            }
             match next(&self.line, &shares, self.arguments.confidence) {
                 Next::Measure(at) if self.steps.len() < self.arguments.max_runs as usize => {
                     self.measure(at)?;
@@ -226,8 +239,7 @@ impl<'a> Search<'a> {
     fn measure(&mut self, at: usize) -> anyhow::Result<Option<Measured>> {
         let number = self.steps.len() + 1;
         let commit = &self.commits[at];
-        let folder = format!("{number:02}-{}", short(&commit.id));
-        let step = self.step(&self.folder.join(folder), at)?;
+        let step = self.step(&self.next_folder(at), at)?;
         let measured = step.measured.clone();
         let said = measured
             .as_ref()
@@ -244,6 +256,20 @@ impl<'a> Search<'a> {
         Ok(measured)
     }
 
+    /// Where the next step lies if it is one at this commit.
+    fn next_folder(&self, at: usize) -> PathBuf {
+        let number = self.steps.len() + 1;
+        let commit = short(&self.commits[at].id);
+        self.folder.join(format!("{number:02}-{commit}"))
+    }
+
+    /// Whether that step was run to its end before.
+    fn is_measured(&self, at: usize) -> bool {
+        let folder = self.next_folder(at);
+        let record = || latest(&folder.join("records"));
+        folder.join(UNUSABLE_FILE).is_file() || record().is_some_and(|record| is_finished(&record))
+    }
+
     /// Runs a step or reads what it left when it was run before.
     fn step(&self, folder: &Path, at: usize) -> anyhow::Result<Step> {
         let without_record = Step {
@@ -251,7 +277,7 @@ impl<'a> Search<'a> {
             measured: None,
             record: None,
         };
-        let unusable = folder.join("unusable.txt");
+        let unusable = folder.join(UNUSABLE_FILE);
         let file = self.define(folder, at)?;
         if unusable.is_file() {
             return Ok(without_record);

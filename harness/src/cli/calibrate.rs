@@ -22,6 +22,7 @@ use crate::record::reader::{self, Record};
 use crate::record::rounds::Next;
 use crate::record::store::{self, RecordDir};
 use crate::report::calibration::{self as page, Page};
+use crate::report::publish::free_stem;
 use crate::session::calibrate::{PILOTS, folder, plan};
 use crate::session::error::SessionError;
 use crate::session::prepare::{self, Prepared, Request};
@@ -31,7 +32,7 @@ use crate::session::prepare::{self, Prepared, Request};
 pub struct CalibrateArgs {
     /// The experiment whose base is measured against itself
     pub file: PathBuf,
-    /// How many runs, pilots not counted
+    /// How many runs, pilots not counted; more on record are used too
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
     /// Folder of the records [default: results/calibration beside the experiment's project]
@@ -98,10 +99,17 @@ struct Series<'a> {
 }
 
 impl Series<'_> {
+    /// So many runs, and those on record beyond them: a page does not get poorer.
     fn all(&mut self, sizes: Option<Sizes>, runs: u32) -> anyhow::Result<Vec<Record>> {
-        (1..=runs)
-            .map(|number| self.one(sizes, number, runs))
-            .collect()
+        let mut all = Vec::new();
+        for number in 1.. {
+            let place = self.results.join(folder(sizes, number));
+            if number > runs && !record_in(&place)?.is_some_and(|record| is_finished(&record)) {
+                break;
+            }
+            all.push(self.one(sizes, number, runs)?);
+        }
+        Ok(all)
     }
 
     /// The finished record of one run, measured now as far as it is not there yet.
@@ -113,7 +121,7 @@ impl Series<'_> {
         let (sealed, directory) = match found {
             Some(record) => {
                 self.belongs_here(&record, &planned)?;
-                if matches!(looks::next(&record.plan, &record.attempts), Ok(Next::Done)) {
+                if is_finished(&record) {
                     return Ok(record);
                 }
                 (store::seal(record.plan)?, RecordDir::at(&record.dir))
@@ -166,6 +174,10 @@ fn record_in(place: &Path) -> anyhow::Result<Option<Record>> {
     Ok(newest.map(|path| reader::read(&path)).transpose()?)
 }
 
+fn is_finished(record: &Record) -> bool {
+    matches!(looks::next(&record.plan, &record.attempts), Ok(Next::Done))
+}
+
 fn figures(record: &Record) -> Result<RunFigures, SessionError> {
     calibration::figures(&record.plan, &record.attempts).map_err(SessionError::OutOfStep)
 }
@@ -175,7 +187,9 @@ fn write(folder: &Path, host: &Host, sizes: Sizes, runs: &[Record]) -> anyhow::R
     let figures: Vec<RunFigures> = runs.iter().map(figures).collect::<Result<_, _>>()?;
     let summary: Calibration = calibration::summary(&last.plan, sizes, &figures);
     let page = Page::new(&summary, last, host);
-    let data = folder.join("data").join(&host.label);
+    let stem = free_stem(&host.label, folder, &|text| page.has_subject_of(text));
+    let page = page.named(&stem);
+    let data = folder.join("data").join(&stem);
     fs::create_dir_all(&data).with_context(|| format!("cannot create {}", data.display()))?;
     let write = |path: &Path, text: &str| {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
@@ -185,7 +199,7 @@ fn write(folder: &Path, host: &Host, sizes: Sizes, runs: &[Record]) -> anyhow::R
     for figure in page::figures(&summary).context("cannot draw")? {
         write(&data.join(figure.file), &figure.svg)?;
     }
-    let path = folder.join(format!("{}.md", host.label));
+    let path = folder.join(format!("{stem}.md"));
     write(&path, &page.render().context("cannot render the page")?)?;
     Ok(path)
 }

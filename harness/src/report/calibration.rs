@@ -17,6 +17,8 @@ use crate::unit;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Page {
     host: String,
+    /// What its files are called.
+    stem: String,
     experiment: String,
     command: String,
     tool: String,
@@ -60,6 +62,7 @@ impl Page {
         let base = plan.builds.first();
         Page {
             host: host.label.clone(),
+            stem: host.label.clone(),
             experiment: plan.experiment_path.clone(),
             command: format!(
                 "bench-run calibrate {} --runs {}",
@@ -93,6 +96,23 @@ impl Page {
                 .collect(),
             verdicts: verdicts(summary),
         }
+    }
+
+    /// The same page with its files called `stem`, in place of the host's label.
+    #[must_use]
+    pub fn named(self, stem: &str) -> Page {
+        Page {
+            stem: stem.to_owned(),
+            ..self
+        }
+    }
+
+    /// Whether `text`, a page, is about the same program measured by the same tool: runs of others
+    /// do not add up, so that its numbers cannot be among these.
+    #[must_use]
+    pub fn has_subject_of(&self, text: &str) -> bool {
+        let subject = format!("by {}; code `{}`", self.tool, self.code);
+        text.contains(&format!("`{}`", self.experiment)) && text.contains(&subject)
     }
 
     /// The page as Markdown.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::bisection::{self, Finding};
 use super::markdown::{self, TemplateError};
-use super::model::{ReportModel, default_stem};
+use super::model::{ReportModel, default_stem, short_hash};
 use super::plot::canvas::PlotError;
 use super::plot::figure::figures;
 use super::replay::{self, Inputs, ReplayModel};
@@ -119,7 +119,9 @@ pub fn write(
     analysis: &Analysis,
     to: &Destination<'_>,
 ) -> Result<PathBuf, PublishError> {
-    let stem = free_stem(record, to.folder);
+    // A report names its plan's hash.
+    let is_ours = |text: &str| text.contains(&record.plan_sha256);
+    let stem = free_stem(&default_stem(record), to.folder, &is_ours);
     let data = to.folder.join("data").join(&stem);
     let text = markdown::render(&ReportModel::new(record, analysis, &stem))?;
     let mut files: Vec<(PathBuf, Vec<u8>)> = figures(record, analysis)?
@@ -167,7 +169,8 @@ pub fn write_replay(
     Ok(report)
 }
 
-/// Writes the page of a search; `stem` is what its files are called, `records` are those of its
+/// Writes the page of a search; `stem` is what its files are called where no other search's
+/// are, `records` are those of its
 /// runs, each with the folder that it is copied to.
 ///
 /// # Errors
@@ -178,6 +181,12 @@ pub fn write_bisection(
     stem: &str,
     to: &Destination<'_>,
 ) -> Result<PathBuf, PublishError> {
+    // Every search begins with a run at its bad end.
+    let first = records
+        .first()
+        .map(|(_, record)| short_hash(&record.plan_sha256));
+    let is_ours = |text: &str| first.as_ref().is_some_and(|first| text.contains(first));
+    let stem = &free_stem(stem, to.folder, &is_ours);
     let data = to.folder.join("data").join(stem);
     let figure = bisection::figure(finding)?;
     let mut json = serde_json::to_vec_pretty(finding).map_err(TemplateError::from)?;
@@ -224,18 +233,15 @@ fn refuse_other(there: &Path, bytes: &[u8]) -> Result<(), PublishError> {
     Ok(())
 }
 
-/// The first stem that is free or belongs to this record. A report names its plan's hash.
-fn free_stem(record: &Record, folder: &Path) -> String {
-    let first = default_stem(record);
-    let mut stem = first.clone();
+/// The first of `first`, `first-2`, … that no page in `folder` has, or one that is ours by its
+/// text: the page of something else is not replaced.
+pub fn free_stem(first: &str, folder: &Path, is_ours: &dyn Fn(&str) -> bool) -> String {
+    let mut stem = first.to_owned();
     let mut number = 1_u32;
     loop {
-        let ours = match fs::read_to_string(folder.join(format!("{stem}.md"))) {
-            Ok(text) => text.contains(&record.plan_sha256),
-            Err(_) => true,
-        };
-        if ours {
-            return stem;
+        match fs::read_to_string(folder.join(format!("{stem}.md"))) {
+            Ok(text) if !is_ours(&text) => {}
+            _ => return stem,
         }
         number += 1;
         stem = format!("{first}-{number}");

@@ -60,6 +60,32 @@ fn the_first_slower_commit_is_found_by_a_few_runs_that_are_not_made_twice() {
     assert_eq!(stdout(&bisect()), text);
     assert_eq!(steps(), first);
     assert_eq!(Published::read(&project), published);
+    // Asked for less, it says what is known all the same.
+    let less = project.bench_run(&[
+        "bisect",
+        "x.yaml",
+        "--good",
+        &good,
+        "--bad",
+        bad,
+        "--max-runs",
+        "2",
+    ]);
+    assert_eq!(stdout(&less), text);
+    assert_eq!(Published::read(&project), published);
+    let less = project.bench_run(&[
+        "bisect",
+        "x.yaml",
+        "--good",
+        &good,
+        "--bad",
+        bad,
+        "--confidence",
+        "0.5",
+    ]);
+    assert!(less.status.success(), "{}", stderr(&less));
+    assert_eq!(Published::read(&project).picture, published.picture);
+    assert_eq!(steps(), first);
 }
 
 /// What a search left to be read.

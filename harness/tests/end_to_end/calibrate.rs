@@ -1,12 +1,23 @@
 //! A calibration as a user runs it: interrupted, gone on with, and written down.
 
 use std::fs;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
 use bench_run::session::calibrate::PILOTS;
 
 use crate::fixture::{Project, stderr, stdout};
+
+/// The names of what lies in a folder, sorted.
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
 
 #[test]
 fn a_calibration_goes_on_where_it_was_killed_and_writes_its_page_from_the_records() {
@@ -38,23 +49,13 @@ fn a_calibration_goes_on_where_it_was_killed_and_writes_its_page_from_the_record
         stdout(&output),
         "calibration  docs/calibration/testbed.md\n"
     );
-    let mut folders: Vec<String> = fs::read_dir(&records)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    folders.sort();
+    let folders = names_in(&records);
     let pilots = (1..=PILOTS).map(|number| format!("pilot-{number:03}"));
     let expected: Vec<String> = pilots.chain(["run-001".into(), "run-002".into()]).collect();
     assert_eq!(folders, expected);
     for folder in &folders {
-        let inside = fs::read_dir(records.join(folder)).unwrap();
-        let kept = inside.filter(|one| {
-            !one.as_ref()
-                .unwrap()
-                .file_name()
-                .to_string_lossy()
-                .starts_with('.')
-        });
+        let inside = names_in(&records.join(folder)).into_iter();
+        let kept = inside.filter(|name| !name.starts_with('.'));
         assert_eq!(kept.count(), 1, "{folder} has one record");
     }
     let page = || fs::read_to_string(project.root().join("docs/calibration/testbed.md")).unwrap();
@@ -76,6 +77,9 @@ fn a_calibration_goes_on_where_it_was_killed_and_writes_its_page_from_the_record
     let again = project.bench_run(&arguments);
     assert!(again.status.success(), "{}", stderr(&again));
     assert_eq!(page(), first, "nothing is measured twice");
+    let fewer = project.bench_run(&[&arguments[..2], &["--runs", "1"], &arguments[4..]].concat());
+    assert!(fewer.status.success(), "{}", stderr(&fewer));
+    assert_eq!(page(), first, "what is on record is not lost");
     project.experiment(&base, &base, "rounds: 4\nidentical: as-null\n");
     let other = project.bench_run(&arguments);
     assert_eq!(other.status.code(), Some(2));
