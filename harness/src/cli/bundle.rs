@@ -233,6 +233,7 @@ fn run_here(arguments: &RunArgs) -> anyhow::Result<i32> {
             bundle: &arguments.folder,
             place: &place,
             host: &host,
+            is_guessed: arguments.host.is_none(),
             until,
             interrupt,
         },
@@ -251,8 +252,19 @@ struct Here<'a> {
     bundle: &'a Path,
     place: &'a Path,
     host: &'a Host,
+    /// Nobody named the machine.
+    is_guessed: bool,
     until: Option<Instant>,
     interrupt: Interrupt,
+}
+
+/// A processor says less of a rented machine than of one's own.
+fn guessed(label: &str) -> String {
+    format!(
+        "this machine is called `{label}` after its processor, in this record for good; another \
+         machine with that processor would share its reports' names and its history of noise: \
+         `--host` names it"
+    )
 }
 
 /// Measures what is left, as one more session or as the one that ran last.
@@ -274,6 +286,9 @@ fn stay_here(opened: Opened, here: &Here<'_>, progress: &mut Progress) -> anyhow
     let settings = &opened.sealed.plan.experiment.guard;
     let mut guard = open_guard(settings, "bench-run bundle run", here.interrupt, progress)?;
     if known.is_none() {
+        if here.is_guessed {
+            progress.warning(&guessed(&here.host.label));
+        }
         store::create_at(here.place, &opened.sealed, here.host)?;
     }
     session_file::write(here.place, &all)?;

@@ -127,7 +127,7 @@ pub fn prepare(
     let mut shop = Shop::new(request, &experiment, &toolchain);
     let built = shop.all(&pinned, observer)?;
     let Shop {
-        builds,
+        mut builds,
         dirs,
         mut warnings,
         ..
@@ -138,7 +138,11 @@ pub fn prepare(
     warnings.extend(arrangement.warnings);
     warnings.extend(link_modes(&arrangement.arms, &builds));
     let cells = matrix::cells(&experiment);
-    let roots = roots(request);
+    let roots = roots(request, prebuilt_folders(&builds, &dirs));
+    // Some programs print their own path.
+    for receipt in builds.iter_mut().filter_map(|build| build.receipt.as_mut()) {
+        *receipt = roots.hide(receipt);
+    }
     let (fixtures, fixture_places) = fixtures::make(
         &fixtures::Means {
             request,
@@ -203,14 +207,22 @@ fn noise_rule() -> NoiseRule {
 }
 
 /// The folders of this machine that output may name.
-fn roots(request: &Request<'_>) -> Roots {
+fn roots(request: &Request<'_>, prebuilt: impl IntoIterator<Item = PathBuf>) -> Roots {
     let home = (request.variable)("HOME").map(PathBuf::from);
     let known = [
         Some((request.root.to_owned(), "{repo}")),
         Some((request.cache.path().to_owned(), "{cache}")),
         home.map(|home| (home, "{home}")),
     ];
-    Roots::new(known.into_iter().flatten())
+    let prebuilt = prebuilt.into_iter().map(|folder| (folder, "{prebuilt}"));
+    Roots::new(known.into_iter().flatten().chain(prebuilt))
+}
+
+/// Where prebuilt programs lie: the plan knows their names and hashes, and no more.
+fn prebuilt_folders(builds: &[PlannedBuild], dirs: &[PathBuf]) -> Vec<PathBuf> {
+    let builds = builds.iter().zip(dirs);
+    let prebuilt = builds.filter(|(build, _)| build.commit.is_none());
+    prebuilt.map(|(_, folder)| folder.clone()).collect()
 }
 
 /// What a resumed run compares: other values would be another measurement, and the
@@ -279,7 +291,8 @@ impl<'a> Shop<'a> {
                 observer.warning(&format!("arm `{name}` is out: {error}"));
                 // The message names a log on this machine; the record keeps its end only.
                 let tail = error.log_tail().unwrap_or_default();
-                Ok(BuiltArm::Failed(roots(self.request).hide(tail)))
+                let roots = roots(self.request, []);
+                Ok(BuiltArm::Failed(roots.hide(tail)))
             }
             Err(error) => Err(SessionError::Build {
                 arm: name.to_owned(),

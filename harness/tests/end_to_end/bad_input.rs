@@ -376,3 +376,40 @@ fn a_record_that_must_not_be_published_keeps_its_verdict() {
     assert!(told.contains("there is no report file: "), "{told}");
     assert!(report.is_empty(), "{report}");
 }
+
+#[test]
+fn a_record_does_not_say_where_a_prebuilt_program_lies() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let project = Project::new();
+    let base = project.commit(1000);
+    let file = project.experiment(&base, &base, "retries: 1\n");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let program = elsewhere.path().join("tool");
+    let script = "#!/bin/sh\n[ \"$1\" = --version ] && { echo \"$0 1.0\"; exit; }\n\
+                  echo \"$0: no model\" >&2; exit 3\n";
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    let text = text.replace("receipt: none", "receipt: optional");
+    let (main, binary) = (
+        format!("main: {{ rev: {base} }}"),
+        "main: { binary: '${TOOL}' }",
+    );
+    fs::write(&file, text.replace(&main, binary)).unwrap();
+    let mut run = project.command(&["run", "x.yaml", "--quiet", "--no-report"]);
+    let output = run.env("TOOL", &program).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let record = project.records().remove(0);
+    let [plan, rows] =
+        ["plan.json", "attempts.jsonl"].map(|name| fs::read_to_string(record.join(name)).unwrap());
+    assert!(
+        plan.contains("\"receipt\": \"{prebuilt}/tool 1.0\""),
+        "{plan}"
+    );
+    assert!(
+        rows.contains(".err ends: {prebuilt}/tool: no model"),
+        "{rows}"
+    );
+    let place = elsewhere.path().to_str().unwrap();
+    assert!(!plan.contains(place) && !rows.contains(place));
+}

@@ -71,6 +71,7 @@ fn a_bundle_that_was_moved_gives_a_record_that_is_merged_and_gated() {
     let (_elsewhere, bundle) = packed(&project);
     let output = run_there(&bundle, &["--minutes", "5", "--host", "testbed"]);
     assert!(output.status.success(), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("--host"), "{}", stderr(&output));
     assert!(stdout(&output).contains("complete"), "{}", stdout(&output));
     let record = bundle.join("record");
     let mut files: Vec<_> = fs::read_dir(&record)
@@ -126,6 +127,10 @@ fn killed_and_cut_off_by_its_minutes_a_bundle_ends_with_the_same_rows() {
     let slices = slices.to_str().unwrap();
     let whole = run_there(&bundle, &["-q"]);
     assert!(whole.status.success(), "{}", stderr(&whole));
+    let guessed = stderr(&whole).matches("`--host` names it").count();
+    assert_eq!(guessed, 1, "{}", stderr(&whole));
+    let later = run_there(&bundle, &["-q"]);
+    assert!(!stderr(&later).contains("--host"), "{}", stderr(&later));
     // Slower attempts, so that slices end in the middle of the run.
     let slice = ["-q", "--minutes", "0.03", "--record", slices];
     let (mut kills, mut cut_off) = (0, 0);
