@@ -67,12 +67,18 @@ pub fn analyse(plan: &Plan, attempts: &[Attempt]) -> Result<Analysis, OutOfStep>
     let cells = progress.cells();
     let counts = counts(plan, attempts);
     let unbalanced = unbalanced(plan, &counts);
-    let Outcome { decision, data } = looks.finish(attempts, &cells, progress.stage(), &unbalanced);
+    let Outcome {
+        decision,
+        looked,
+        data,
+        stages,
+    } = looks.finish(attempts, &cells, progress.stage(), &unbalanced);
     let Decision {
         judgements,
         controls,
     } = decision;
-    let suite = suite(&data, &judgements, &rule(plan));
+    // Of one set of rounds: the last look's has every cell.
+    let suite = suite(&looked, &judgements, &rule(plan));
     let claims = claims::judge(plan, &judgements);
     let finished = cells.iter().all(|cell| cell.finished);
     let pass_undecided = plan.experiment.verdict.undecided == OnUndecided::Pass;
@@ -91,6 +97,7 @@ pub fn analyse(plan: &Plan, attempts: &[Attempt]) -> Result<Analysis, OutOfStep>
         suite,
         controls,
         data,
+        stages,
         claims,
         counts,
         dropped,

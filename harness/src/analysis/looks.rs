@@ -12,6 +12,7 @@ use crate::verdict::rule::CellData;
 use crate::verdict::sequence::Sequence;
 
 use super::from_record::{self, cell_data};
+use super::stage_data::{self, Behind, StageData};
 
 /// The looks of a run so far.
 #[derive(Debug, Clone)]
@@ -28,8 +29,12 @@ pub struct Looks<'a> {
 pub struct Outcome {
     /// What was decided.
     pub decision: Decision,
-    /// The numbers behind it, one per (cell, metric); of a cell that was run again the fresh ones.
+    /// The numbers of the last look, one per (cell, metric).
+    pub looked: Vec<CellData>,
+    /// The numbers behind what was decided last, one per (cell, metric).
     pub data: Vec<CellData>,
+    /// Those of every stage, where several judged a (cell, metric).
+    pub stages: Vec<StageData>,
 }
 
 /// Reasons outside a cell why an arm, by its index, cannot be judged.
@@ -80,22 +85,45 @@ impl<'a> Looks<'a> {
         stage: usize,
         reasons: &Reasons,
     ) -> Outcome {
-        let (last, mut data) = self.look(attempts, cells, stage, reasons);
+        let at_look = self.looked_at(stage).1;
+        let (last, looked) = self.look(attempts, cells, stage, reasons);
         let mut again = Vec::new();
         if let Some(stage) = self.stages.iter().find(|stage| !is_look(stage)) {
             let confirming = cells.iter().filter(|cell| self.confirming[cell.cell]);
             again = all_data(self.plan, attempts, confirming, stage, reasons);
         }
-        for fresh in &again {
-            let same = |old: &&mut CellData| old.cell == fresh.cell && old.metric == fresh.metric;
-            if let Some(old) = data.iter_mut().find(same) {
-                old.clone_from(fresh);
-            }
-        }
         let confirmation = (!again.is_empty()).then_some(again.as_slice());
+        let (plan, stages) = (self.plan, self.stages);
         let mut decision = self.sequence.finish(last, confirmation);
-        from_record::withdraw_invalid(&mut decision.judgements, &data);
-        Outcome { decision, data }
+        from_record::withdraw_invalid(&mut decision.judgements, &looked);
+        let at = |kind: Kind, of: &CellData| {
+            if kind == at_look.kind {
+                return Some(of.clone());
+            }
+            let stage = stages.iter().find(|stage| stage.kind == kind)?;
+            let cell = cells
+                .iter()
+                .filter(|one| plan.cells[one.cell].id == of.cell);
+            let mut data = all_data(plan, attempts, cell, stage, reasons).into_iter();
+            data.find(|data| data.metric == of.metric)
+        };
+        let Behind { latest, several } = stage_data::behind(&looked, &decision, &at);
+        Outcome {
+            decision,
+            looked,
+            data: latest,
+            stages: several,
+        }
+    }
+
+    /// The look of `stage`, or the last one before it, with its number.
+    fn looked_at(&self, stage: usize) -> (u32, Stage) {
+        let looks = self.stages.iter().take(stage + 1).rev();
+        let looked = looks.into_iter().find_map(|stage| match stage.kind {
+            Kind::Look(number) => Some((number, *stage)),
+            Kind::Confirmation => None,
+        });
+        looked.unwrap_or((1, self.stages[0]))
     }
 
     /// Takes the look of `stage`, or of the last one before it.
@@ -106,12 +134,7 @@ impl<'a> Looks<'a> {
         stage: usize,
         reasons: &Reasons,
     ) -> (Decision, Vec<CellData>) {
-        let looks = self.stages.iter().take(stage + 1).rev();
-        let looked = looks.into_iter().find_map(|stage| match stage.kind {
-            Kind::Look(number) => Some((number, *stage)),
-            Kind::Confirmation => None,
-        });
-        let (number, stage) = looked.unwrap_or((1, self.stages[0]));
+        let (number, stage) = self.looked_at(stage);
         let data = all_data(self.plan, attempts, cells.iter(), &stage, reasons);
         (self.sequence.look(number, &data), data)
     }

@@ -12,3 +12,4 @@ pub mod looks;
 pub mod model;
 pub mod past;
 pub mod reach;
+pub mod stage_data;

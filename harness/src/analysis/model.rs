@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::stage_data::StageData;
 use crate::verdict::claim::ClaimVerdict;
 use crate::verdict::control::ControlCheck;
 use crate::verdict::rule::{CellData, Judgement, SuiteLine};
@@ -16,9 +17,13 @@ pub struct Analysis {
     /// One per (cell, gated metric that a slow-down moves), where the run has a control arm.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub controls: Vec<ControlCheck>,
-    /// The numbers the judgements were drawn from, one per (cell, metric).
+    /// The numbers the judgements were drawn from, one per (cell, metric): where several
+    /// stages judged, those of the last.
     #[serde(skip)]
     pub data: Vec<CellData>,
+    /// Those of every stage, in order, where several judged a (cell, metric).
+    #[serde(skip)]
+    pub stages: Vec<StageData>,
     /// What became of the published effects that the experiment names, in its order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<JudgedClaim>,

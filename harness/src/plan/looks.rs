@@ -6,8 +6,8 @@
 //! inequality the run as a whole then errs no more often than α, whatever the noise, and
 //! however the answers of the stages depend on each other.
 
-/// What a stage is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a stage is for, in the order of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// The number of the look that ends it, 1-based.
     Look(u32),

@@ -10,6 +10,7 @@ use super::format::{
     ArtifactKind, Attempt, GuardSummary, Host, NoiseRule, Outcome, Plan, PlannedArm,
     PlannedArtifact, PlannedBuild, PlannedLibrary, RuleRevision, SCHEMA, Usage,
 };
+use super::rounds::Next;
 use super::store::{RecordDir, create, seal};
 use super::writer::Writer;
 use crate::experiment::matrix::Cell;
@@ -205,6 +206,14 @@ fn attempt(plan: &Plan, tag: &str, place: (usize, usize, usize, usize), number: 
         },
         output_files: vec![format!("logs/{number:05}.stdout")],
     }
+}
+
+/// The row of what comes next, undisturbed, the `number`th of the run; none where nothing does.
+pub(crate) fn row(plan: &Plan, next: Next, number: usize) -> Option<Attempt> {
+    let place = next.place()?;
+    let (round, slot) = (place.round as usize, place.slot as usize);
+    let place = (place.cell, round, slot, place.arm);
+    Some(attempt(plan, "", place, number))
 }
 
 /// Stores a sealed record below `root` with the program's own writer.

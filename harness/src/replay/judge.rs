@@ -76,6 +76,7 @@ pub fn judge(mapping: &Mapping, mut session: Session) -> Judged {
             suite,
             controls: Vec::new(),
             data: session.data,
+            stages: Vec::new(),
             claims: Vec::new(),
             counts: session.counts,
             dropped: Vec::new(),

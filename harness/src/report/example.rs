@@ -67,6 +67,7 @@ pub(crate) fn analysis(record: &Record) -> Analysis {
         suite: suite_lines(plan),
         controls: vec![],
         data,
+        stages: Vec::new(),
         claims: Vec::new(),
         counts: counts(record),
         dropped: dropped(record),

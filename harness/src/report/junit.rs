@@ -192,6 +192,7 @@ mod tests {
             estimate: None,
             fails_gate: None,
             found,
+            looked_at: None,
             sentence: "What became of it.".into(),
         };
         for (found, errors) in [(true, 0), (false, 1)] {

@@ -1,7 +1,7 @@
 //! Prints an analysis: Markdown, plots, terminal. Decides nothing, holds no threshold.
 //!
-//! `model` is what the templates see; `method`, `outcomes`, `reproduce` and
-//! `table` are its parts; `words` and `escape` spell. The same record gives the
+//! `model` is what the templates see; `method`, `outcomes`, `reproduce`, `table` and
+//! its `rows` are its parts; `words` and `escape` spell. The same record gives the
 //! same bytes: no clock, no time zone, no unordered map.
 
 pub mod annotations;
@@ -21,6 +21,7 @@ pub mod plot;
 pub mod publish;
 pub mod replay;
 pub mod reproduce;
+pub mod rows;
 pub mod table;
 pub mod terminal;
 pub mod words;

@@ -3,13 +3,15 @@
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use super::words::{self, Scale, Tone};
-use crate::analysis::model::{Analysis, JudgedClaim};
-use crate::experiment::model::{Better, Metric};
-use crate::stats::quantile::{median, range};
+use super::rows::{Row, has_values, rows, with_claims};
+use super::words::{self, Scale};
+use crate::analysis::model::Analysis;
+use crate::analysis::stage_data::StageData;
+use crate::experiment::model::Metric;
+use crate::stats::quantile::range;
 use crate::unit;
 use crate::verdict::control::ControlCheck;
-use crate::verdict::rule::{CellData, Direction, Judgement, NullBand, OtherEstimators, SuiteMean};
+use crate::verdict::rule::{CellData, Direction, Judgement, OtherEstimators, SuiteMean};
 
 /// One metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -38,34 +40,6 @@ pub struct MetricSection {
     pub plots: Option<String>,
     /// Whether one of them shows the session over time.
     pub drift: bool,
-}
-
-/// One arm in one cell.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
-    /// The cell's id.
-    pub cell: String,
-    /// True in the first row of a cell.
-    pub first: bool,
-    /// The arm.
-    pub arm: String,
-    /// Complete rounds.
-    pub rounds: usize,
-    /// `median (min..max)`.
-    pub value: String,
-    /// Change against the base with its interval, or what the arm is instead.
-    pub change: String,
-    /// Null arms: median and range of the paired change; candidates: the range of all null arms.
-    pub null: String,
-    /// The smallest effect that the rule sees 9 times in 10.
-    pub detectable: String,
-    /// In one or a few words; empty for the base and null arms.
-    pub verdict: &'static str,
-    /// Claimed changes with what became of them, such as `−50.00 %: confirmed`; may be empty.
-    pub claim: String,
-    /// How the verdict is coloured, where there is one.
-    #[serde(skip)]
-    pub tone: Option<Tone>,
 }
 
 /// What the rule could see in one comparison.
@@ -122,7 +96,10 @@ pub(crate) fn sections(
                 .iter()
                 .filter(|j| j.metric == *name)
                 .collect();
-            let scale = scale(metrics, name, &data);
+            let stages = analysis.stages.iter();
+            let stages: Vec<&StageData> = stages.filter(|s| s.data.metric == *name).collect();
+            let all = data.iter().copied().chain(stages.iter().map(|s| &s.data));
+            let scale = scale(metrics, name, &all.collect::<Vec<_>>());
             let controls: Vec<&ControlCheck> = analysis
                 .controls
                 .iter()
@@ -135,7 +112,7 @@ pub(crate) fn sections(
                 gated: metric.gate,
                 claimed: analysis.claims.iter().any(|claim| claim.metric == *name),
                 rows: with_claims(
-                    rows(&data, &judgements, &controls, &scale),
+                    rows(&data, &stages, &judgements, &controls, &scale),
                     name,
                     &analysis.claims,
                 ),
@@ -180,159 +157,6 @@ pub(crate) fn scale(metrics: &IndexMap<String, Metric>, metric: &str, data: &[&C
         .collect();
     let largest = range(&values).map_or(0.0, |(_, high)| high);
     Scale::new(unit, largest)
-}
-
-fn rows(
-    data: &[&CellData],
-    judgements: &[&Judgement],
-    controls: &[&ControlCheck],
-    scale: &Scale,
-) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for cell in data {
-        let here: Vec<&Judgement> = judgements
-            .iter()
-            .copied()
-            .filter(|j| j.cell == cell.cell)
-            .collect();
-        let measured = cell.arms.len();
-        for arm in 0..measured {
-            let row = row(cell, arm, &here, scale);
-            let is_of = |check: &&&ControlCheck| check.cell == cell.cell && check.arm == row.arm;
-            rows.push(match controls.iter().find(is_of) {
-                Some(check) => control_row(row, check),
-                None => row,
-            });
-        }
-        // An arm that never ran (its build failed) still has a verdict to show.
-        let absent = here
-            .iter()
-            .filter(|j| cell.arms.iter().all(|arm| arm.name != j.candidate));
-        rows.extend(absent.map(|j| absent_row(j, measured == 0)));
-    }
-    rows
-}
-
-/// Puts what was claimed about an arm in a cell into its row.
-fn with_claims(mut rows: Vec<Row>, metric: &str, claims: &[JudgedClaim]) -> Vec<Row> {
-    for row in &mut rows {
-        let about = claims.iter().filter(|claim| {
-            (claim.metric.as_str(), &claim.cell, &claim.candidate) == (metric, &row.cell, &row.arm)
-        });
-        let texts: Vec<String> = about
-            .map(|claim| {
-                let change = unit::signed_pct(claim.change_pct);
-                format!("{change}: {}", words::claim(claim.verdict))
-            })
-            .collect();
-        row.claim = texts.join("; ");
-    }
-    rows
-}
-
-fn row(cell: &CellData, arm: usize, judgements: &[&Judgement], scale: &Scale) -> Row {
-    let copy = &cell.arms[arm];
-    let values = values(cell, arm);
-    let judgement = judgements.iter().find(|j| j.candidate == copy.name);
-    let bands: &[NullBand] = judgements.first().map_or(&[], |j| &j.nulls);
-    let own_band = bands.iter().find(|band| band.name == copy.name);
-    Row {
-        cell: cell.cell.clone(),
-        first: arm == 0,
-        arm: copy.name.clone(),
-        rounds: values.len(),
-        value: spread(&values, scale),
-        change: match (judgement, &copy.null_of) {
-            (
-                Some(Judgement {
-                    estimate: Some(estimate),
-                    better,
-                    ..
-                }),
-                _,
-            ) => words::estimate(*better, estimate),
-            (Some(_), None) => "n/a".to_owned(),
-            (_, Some(of)) => format!("repeats {of}"),
-            (None, None) if arm == cell.base => "base".into(),
-            (None, None) if copy.injected.is_some() => "control".into(),
-            (None, None) => String::new(),
-        },
-        null: match (own_band, judgement) {
-            (Some(band), _) => words::null_band(cell.better, band),
-            (None, Some(j)) => all_bands(cell.better, &j.nulls),
-            (None, None) => String::new(),
-        },
-        detectable: judgement
-            .and_then(|j| j.power)
-            .map(|power| words::size_pct(power.detectable))
-            .unwrap_or_default(),
-        verdict: judgement.map_or("", |j| words::verdict(j.verdict)),
-        claim: String::new(),
-        tone: judgement.map(|j| words::tone(j.verdict)),
-    }
-}
-
-/// The row of a control arm in a metric that must find it.
-fn control_row(row: Row, check: &ControlCheck) -> Row {
-    Row {
-        change: check.estimate.as_ref().map_or_else(
-            || "n/a".to_owned(),
-            |estimate| words::estimate(check.better, estimate),
-        ),
-        verdict: words::control(check.found),
-        tone: Some(words::control_tone(check.found)),
-        ..row
-    }
-}
-
-/// Whether any arm of a cell has a value.
-pub(crate) fn has_values(cell: &CellData) -> bool {
-    (0..cell.arms.len()).any(|arm| !values(cell, arm).is_empty())
-}
-
-/// The values of one arm in complete rounds; an arm that is out of a cell has none.
-pub(crate) fn values(cell: &CellData, arm: usize) -> Vec<f64> {
-    let rounds = cell.rounds.iter();
-    rounds
-        .filter_map(|round| round.get(arm).copied())
-        .filter(|value| value.is_finite())
-        .collect()
-}
-
-fn absent_row(judgement: &Judgement, first: bool) -> Row {
-    Row {
-        cell: judgement.cell.clone(),
-        first,
-        arm: judgement.candidate.clone(),
-        rounds: 0,
-        value: "none".into(),
-        change: String::new(),
-        null: String::new(),
-        detectable: String::new(),
-        verdict: words::verdict(judgement.verdict),
-        claim: String::new(),
-        tone: Some(words::tone(judgement.verdict)),
-    }
-}
-
-fn spread(values: &[f64], scale: &Scale) -> String {
-    let (Some(middle), Some((low, high))) = (median(values), range(values)) else {
-        return "none".into();
-    };
-    match scale.show_alike(&[middle, low, high]).as_slice() {
-        [middle, low, high] => format!("{middle} ({low}..{high})"),
-        _ => String::new(),
-    }
-}
-
-/// The range over all null arms.
-fn all_bands(better: Better, bands: &[NullBand]) -> String {
-    let lows: Vec<f64> = bands.iter().map(|band| band.low).collect();
-    let highs: Vec<f64> = bands.iter().map(|band| band.high).collect();
-    match (range(&lows), range(&highs)) {
-        (Some((low, _)), Some((_, high))) => words::range(better, low, high),
-        _ => "n/a".into(),
-    }
 }
 
 fn power_row(judgement: &Judgement) -> Option<PowerRow> {

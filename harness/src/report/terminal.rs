@@ -9,7 +9,8 @@ use super::escape::one_line;
 use super::model::{ReportModel, VerdictLine};
 use super::outcomes::CountLine;
 use super::replay::ReplayModel;
-use super::table::{MetricSection, Row};
+use super::rows::Row;
+use super::table::MetricSection;
 use super::words::Tone;
 use crate::analysis::model::ArmCounts;
 
@@ -214,7 +215,7 @@ impl Column {
             Column::Cell if !row.first => "",
             Column::Cell => &row.cell,
             Column::Arm => &row.arm,
-            Column::Rounds => return row.rounds.to_string(),
+            Column::Rounds => return format!("{}{}", row.rounds, row.stage),
             Column::Value => &row.value,
             Column::Median => row.value.split(" (").next().unwrap_or_default(),
             Column::Change => &row.change,

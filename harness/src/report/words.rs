@@ -4,6 +4,7 @@
 use super::method::counted;
 use crate::analysis::model::GateOutcome;
 use crate::experiment::model::Better;
+use crate::plan::looks::Kind;
 use crate::record::format::PlannedFixture;
 use crate::unit;
 use crate::verdict::change::own_pct;
@@ -76,6 +77,15 @@ pub fn control(found: bool) -> &'static str {
 #[must_use]
 pub fn control_tone(found: bool) -> Tone {
     if found { Tone::Good } else { Tone::Bad }
+}
+
+/// Which rounds stand behind a number of them: `, look 2`.
+#[must_use]
+pub fn of_stage(kind: Kind) -> String {
+    match kind {
+        Kind::Look(number) => format!(", look {number}"),
+        Kind::Confirmation => ", fresh".to_owned(),
+    }
 }
 
 /// The gate's outcome as readers see it.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::decide::{Weighed, comparison};
 use super::foresight::WANTED;
 use super::measure::Found;
-use super::rule::{Direction, Estimate, Gate, Judgement, Rule, Verdict};
+use super::rule::{DecidedAt, Direction, Estimate, Gate, Judgement, Rule, Verdict};
 use super::sentence::metric_change;
 use crate::experiment::model::Better;
 use crate::unit;
@@ -34,6 +34,9 @@ pub struct ControlCheck {
     pub fails_gate: Option<f64>,
     /// Whether it failed the gate.
     pub found: bool,
+    /// The stage that it was looked for in, where the run had several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub looked_at: Option<DecidedAt>,
     /// What became of it, in one sentence.
     pub sentence: String,
 }
@@ -57,6 +60,7 @@ pub(super) fn check(one: &Weighed<'_>, rule: &Rule, family: usize) -> Option<Con
         estimate,
         fails_gate,
         found,
+        looked_at: None,
         sentence: String::new(),
     };
     let why = match &one.found {

@@ -56,9 +56,12 @@ impl Sequence {
                 kept.or_insert_with(|| judgement.clone());
             }
         }
-        for check in decision.controls.iter().filter(|check| check.found) {
-            let found = self.found.entry(key_of_control(check));
-            found.or_insert_with(|| check.clone());
+        for check in &mut decision.controls {
+            check.looked_at = self.at_look(number);
+            if check.found {
+                let found = self.found.entry(key_of_control(check));
+                found.or_insert_with(|| check.clone());
+            }
         }
         decision
     }
@@ -116,7 +119,10 @@ impl Sequence {
                     *judgement = confirmed(judgement, again.clone());
                 }
             }
-            controls.extend(second.controls);
+            controls.extend(second.controls.into_iter().map(|check| ControlCheck {
+                looked_at: Some(DecidedAt::Confirmation { first_delta: None }),
+                ..check
+            }));
         }
         control::withdraw_if_missed(&mut judgements, &controls);
         Decision {
@@ -125,14 +131,19 @@ impl Sequence {
         }
     }
 
-    fn mark(&self, judgement: &mut Judgement, number: u32) {
-        if self.looks < 2 {
-            return;
-        }
-        judgement.decided_at = Some(DecidedAt::Look {
+    /// `None` where a run has one look.
+    fn at_look(&self, number: u32) -> Option<DecidedAt> {
+        (self.looks >= 2).then_some(DecidedAt::Look {
             number,
             of: self.looks,
-        });
+        })
+    }
+
+    fn mark(&self, judgement: &mut Judgement, number: u32) {
+        judgement.decided_at = self.at_look(number);
+        if judgement.decided_at.is_none() {
+            return;
+        }
         let open = judgement.gated && judgement.gate == Gate::Undecided;
         let word = if open { "Still open at" } else { "Decided at" };
         judgement.sentence.push_str(&format!(

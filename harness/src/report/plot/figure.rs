@@ -9,8 +9,8 @@ use crate::analysis::model::Analysis;
 use crate::experiment::model::{Better, Metric};
 use crate::record::format::Plan;
 use crate::record::reader::Record;
-use crate::report::table;
 use crate::report::words::Scale;
+use crate::report::{rows, table};
 use crate::verdict::change::own_pct;
 use crate::verdict::rule::{CellData, Judgement};
 
@@ -132,7 +132,7 @@ impl<'a> MetricView<'a> {
         let judgements = || analysis.judgements.iter().filter(|j| j.metric == name);
         let cells = data
             .iter()
-            .filter(|data| table::has_values(data))
+            .filter(|data| rows::has_values(data))
             .map(|data| CellView {
                 data,
                 judgements: judgements().filter(|j| j.cell == data.cell).collect(),

@@ -5,7 +5,7 @@ use super::figure::{CellView, MetricView};
 use super::palette::{INK, Look, NULL_BAND};
 use super::panel::{self, Frame, Grid, Heading, MARGIN, SMALL, WIDTH, float};
 use super::scale::ValueScale;
-use crate::report::{table, words};
+use crate::report::{rows, words};
 use crate::stats::quantile::{median, quantile, range};
 
 const STRIP: f64 = 34.0;
@@ -56,7 +56,7 @@ fn draw_cell(
     let shown = |value: f64| view.scale.apply(value);
     let strips: Vec<Vec<f64>> = (0..cell.data.arms.len())
         .map(|arm| {
-            table::values(cell.data, arm)
+            rows::values(cell.data, arm)
                 .into_iter()
                 .map(shown)
                 .collect()
