@@ -78,7 +78,9 @@ impl Activations {
     /// Quantises `x`, `[tokens][columns]`, in groups of `group` columns.
     ///
     /// For each group: scale = max |x| / 127, code = x / scale rounded to
-    /// nearest even, sum = scale · Σ codes. Memory is kept for the next call.
+    /// nearest even, sum = scale · Σ codes. No code stands for NaN or infinity:
+    /// a group with one has a scale and a sum of NaN, so that whatever is
+    /// computed with it is NaN. Memory is kept for the next call.
     ///
     /// # Panics
     /// When `columns` is no multiple of `group`, `group` none of 16, or `x`
@@ -156,20 +158,23 @@ unsafe fn quantise_kernel<L: Lanes>(
         // SAFETY: `index` counts groups, and a group is whole vectors.
         unsafe {
             let (x, codes) = (x.add(index * group), codes.add(index * group));
-            let mut peak = L::splat(0.0);
+            let (mut peak, mut zero) = (L::splat(0.0), L::splat(0.0));
             for column in (0..group).step_by(LANES) {
-                peak = L::max(peak, L::abs(L::load(x.add(column))));
+                let x = L::load(x.add(column));
+                peak = L::max(peak, L::abs(x));
+                // NaN where an x is not finite; a maximum may step over it.
+                zero = L::fma(x, L::splat(0.0), zero);
             }
-            let peak = L::largest(peak);
+            let (peak, zero) = (L::largest(peak), L::sum(zero));
             let inverse = if peak > SMALLEST_PEAK {
                 LARGEST_CODE / peak
             } else {
                 0.0
             };
             *scale = if peak > SMALLEST_PEAK {
-                peak / LARGEST_CODE
+                peak / LARGEST_CODE + zero
             } else {
-                0.0
+                zero
             };
             for column in (0..group).step_by(LANES) {
                 let x = L::load(x.add(column));
@@ -217,6 +222,29 @@ mod tests {
             activations.quantise(&kernels, &[0.0; 32], 32, 32);
             assert_eq!((activations.scales[0], activations.sums[0]), (0.0, 0.0));
             assert!(activations.codes.iter().all(|&code| code == 0));
+        }
+    }
+
+    #[test]
+    fn a_group_with_a_number_that_is_not_finite_is_nan_and_no_other_is() {
+        for kernels in every_isa(1) {
+            for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                for place in [0, 40, 63] {
+                    let mut x = wave(3 * 64, 0.7);
+                    let mut activations = Activations::new();
+                    activations.quantise(&kernels, &x, 64, 64);
+                    let (scales, sums) = (activations.scales.to_vec(), activations.sums.to_vec());
+                    x[64 + place] = odd;
+                    activations.quantise(&kernels, &x, 64, 64);
+                    let what = format!("{} {odd} at {place}", kernels.isa());
+                    assert!(activations.scales[1].is_nan(), "{what}");
+                    assert!(activations.sums[1].is_nan(), "{what}");
+                    for group in [0, 2] {
+                        assert_eq!(activations.scales[group], scales[group], "{what}");
+                        assert_eq!(activations.sums[group], sums[group], "{what}");
+                    }
+                }
+            }
         }
     }
 }

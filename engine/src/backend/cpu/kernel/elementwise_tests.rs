@@ -52,6 +52,18 @@ fn exp_saturates_outside_its_range() {
 }
 
 #[test]
+fn exp_of_nan_is_nan() {
+    for kernels in every_isa(1) {
+        let mut y = [0.0; 16];
+        y[3] = f32::NAN;
+        // SAFETY: the instruction set is available.
+        unsafe { exp_slice(kernels.isa(), &mut y) };
+        assert!(y[3].is_nan(), "{}", kernels.isa());
+        assert_eq!(y[2], 1.0, "{}", kernels.isa());
+    }
+}
+
+#[test]
 fn rms_norm_is_x_over_root_mean_square_times_weight() {
     /// Sums of at most 2048 squares in f32.
     const RELATIVE: f64 = 1e-6;

@@ -32,7 +32,7 @@ const TAYLOR: [f32; 8] = [
     1.0,
 ];
 
-/// exp(x), for x clamped to −87..=88.
+/// exp(x), for x clamped to −87..=88; NaN for NaN.
 ///
 /// # Safety
 /// Those of [`Lanes`].
@@ -40,7 +40,8 @@ const TAYLOR: [f32; 8] = [
 pub(super) unsafe fn exp<L: Lanes>(x: L::F) -> L::F {
     // SAFETY: the caller's contract; n stays within −126..=127.
     unsafe {
-        let x = L::min(L::max(x, L::splat(LOWEST)), L::splat(HIGHEST));
+        // In this order NaN passes: where the second operand is NaN, it is taken.
+        let x = L::min(L::splat(HIGHEST), L::max(L::splat(LOWEST), x));
         let n = L::round(L::mul(x, L::splat(std::f32::consts::LOG2_E)));
         let r = L::fnma(n, L::splat(LN_2_HIGH), x);
         let r = L::fnma(n, L::splat(LN_2_LOW), r);

@@ -99,7 +99,8 @@ unsafe fn store<L: Lanes, T: KvElement>(to: *mut T, value: L::F) {
     // SAFETY: the caller's contract; f16 is a transparent u16.
     unsafe {
         if T::IS_HALF {
-            let value = L::max(L::min(value, L::splat(LARGEST)), L::splat(-LARGEST));
+            // In this order NaN passes: where the second operand is NaN, it is taken.
+            let value = L::max(L::splat(-LARGEST), L::min(L::splat(LARGEST), value));
             L::store_f16(to.cast(), value);
         } else {
             L::store(to.cast(), value);

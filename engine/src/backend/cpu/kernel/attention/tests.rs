@@ -383,3 +383,47 @@ fn rows_are_written_to_their_slots_and_clamped_to_what_f16_holds() {
         assert_eq!(at(0, 2), 0.0);
     }
 }
+
+#[test]
+fn nan_is_kept_and_reaches_every_query_that_sees_it() {
+    let shape = shapes()[1];
+    let (width, dim) = (shape.kv_heads * shape.head_dim, shape.head_dim);
+    let (rows, odd) = (100, 70);
+    for kernels in every_isa(2) {
+        for in_keys in [true, false] {
+            let mut cache = Cache::<f16>::new(&kernels, &shape, rows);
+            let buffer = match in_keys {
+                true => &mut cache.keys,
+                false => &mut cache.values,
+            };
+            // Column 0 of every head, so that no output is spared.
+            let nan = vec![f32::NAN; width];
+            write_rows(&kernels, &shape, &nan, width, 1, buffer, rows, odd);
+            assert!(buffer[odd * dim].is_nan(), "{}", kernels.isa());
+
+            let q = wave(rows * shape.heads * dim, 0.3);
+            let mut out = vec![0.0; shape.heads * dim];
+            let (ring, query) = (cache.ring(rows, 0, rows), &q[..shape.heads * dim]);
+            let mut scratch = DecodeScratch::new();
+            decode_attention(&kernels, &shape, ring, query, &mut scratch, &mut out);
+            assert!(out.iter().all(|x| x.is_nan()), "{}", kernels.isa());
+
+            let mut out = vec![0.0; q.len()];
+            let segment = KvSegment {
+                view: cache.view(),
+                first_slot: 0,
+                rows,
+                first_position: 0,
+            };
+            let queries = PrefillQueries {
+                q: &q,
+                row: shape.heads * dim,
+                tokens: rows,
+                first_position: 0,
+            };
+            prefill_attention(&kernels, &shape, &[segment], &queries, None, &mut out);
+            let seen = &out[odd * shape.heads * dim..];
+            assert!(seen.iter().all(|x| x.is_nan()), "{}", kernels.isa());
+        }
+    }
+}

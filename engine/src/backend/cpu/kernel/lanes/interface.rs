@@ -48,9 +48,9 @@ pub(in super::super) unsafe trait Lanes: Copy + 'static {
     unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     /// `c − a · b`, rounded once.
     unsafe fn fnma(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
-    /// The larger lane; for finite inputs.
+    /// `a > b ? a : b`, so `b` where either is NaN.
     unsafe fn max(a: Self::F, b: Self::F) -> Self::F;
-    /// The smaller lane; for finite inputs.
+    /// `a < b ? a : b`, so `b` where either is NaN.
     unsafe fn min(a: Self::F, b: Self::F) -> Self::F;
     /// The magnitude.
     unsafe fn abs(a: Self::F) -> Self::F;
@@ -60,7 +60,7 @@ pub(in super::super) unsafe trait Lanes: Copy + 'static {
     unsafe fn power_of_two(a: Self::F) -> Self::F;
     /// The sum of all lanes in halves: i + (i+8), then i + (i+4), i + (i+2), i + (i+1).
     unsafe fn sum(a: Self::F) -> f32;
-    /// The largest lane; for finite inputs.
+    /// The largest lane; any of them where one is NaN.
     unsafe fn largest(a: Self::F) -> f32;
     /// Lane i is `sum(a[i])`.
     unsafe fn sums(a: [Self::F; LANES]) -> Self::F;

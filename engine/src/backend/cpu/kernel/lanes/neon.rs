@@ -68,14 +68,27 @@ unsafe fn fnma4(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
     vfmsq_f32(c, a, b)
 }
 
+/// a > b ? a : b; the instruction for the maximum would prefer NaN on either side.
+#[inline(always)]
+unsafe fn larger4(a: float32x4_t, b: float32x4_t) -> float32x4_t {
+    vbslq_f32(vcgtq_f32(a, b), a, b)
+}
+
+/// a < b ? a : b
+#[inline(always)]
+unsafe fn smaller4(a: float32x4_t, b: float32x4_t) -> float32x4_t {
+    vbslq_f32(vcltq_f32(a, b), a, b)
+}
+
 #[inline(always)]
 unsafe fn power4(a: float32x4_t) -> float32x4_t {
     let biased = vaddq_s32(vcvtnq_s32_f32(a), vdupq_n_s32(127));
     vreinterpretq_f32_s32(vshlq_n_s32::<23>(biased))
 }
 
-/// Finite halves: exponent and fraction moved into place, the exponent's bias
-/// corrected by an exact product, which also makes subnormals right.
+/// Exponent and fraction are moved into place and the exponent's bias is
+/// corrected by an exact product, which also makes subnormals right. Infinity
+/// and NaN, whose exponent is all ones, get the one that is all ones here.
 #[inline(always)]
 unsafe fn widen_f16(from: *const u16) -> float32x4_t {
     const BIAS: f32 = 5.192_297e33; // 2^112
@@ -83,7 +96,10 @@ unsafe fn widen_f16(from: *const u16) -> float32x4_t {
     let sign = vshlq_n_u32::<16>(vandq_u32(bits, vdupq_n_u32(0x8000)));
     let rest = vshlq_n_u32::<13>(vandq_u32(bits, vdupq_n_u32(0x7fff)));
     let magnitude = vmulq_f32(vreinterpretq_f32_u32(rest), vdupq_n_f32(BIAS));
-    vreinterpretq_f32_u32(vorrq_u32(sign, vreinterpretq_u32_f32(magnitude)))
+    let no_number = vcgeq_u32(rest, vdupq_n_u32(0x7c00 << 13));
+    let ones = vandq_u32(no_number, vdupq_n_u32(0x7f80_0000));
+    let bits = vorrq_u32(vreinterpretq_u32_f32(magnitude), ones);
+    vreinterpretq_f32_u32(vorrq_u32(sign, bits))
 }
 
 #[inline(always)]
@@ -163,11 +179,11 @@ unsafe impl Lanes for Neon {
     }
     #[inline(always)]
     unsafe fn max(a: Self::F, b: Self::F) -> Self::F {
-        each!(vmaxq_f32, a, b)
+        each!(larger4, a, b)
     }
     #[inline(always)]
     unsafe fn min(a: Self::F, b: Self::F) -> Self::F {
-        each!(vminq_f32, a, b)
+        each!(smaller4, a, b)
     }
     #[inline(always)]
     unsafe fn abs(a: Self::F) -> Self::F {

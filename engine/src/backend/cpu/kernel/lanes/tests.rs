@@ -147,3 +147,70 @@ fn integer_operations_are_exact_up_to_the_largest_codes_and_activations() {
         }
     }
 }
+
+isa_entry! {
+    /// max(a, b), then min(a, b).
+    fn extremes(a: &[f32; 16], b: &[f32; 16]) -> [[f32; 16]; 2] = extremes_kernel
+}
+
+/// # Safety
+/// Those of [`Lanes`].
+#[inline(always)]
+unsafe fn extremes_kernel<L: Lanes>(a: &[f32; 16], b: &[f32; 16]) -> [[f32; 16]; 2] {
+    let mut out = [[0.0; LANES]; 2];
+    // SAFETY: the arrays have 16 floats.
+    unsafe {
+        let (a, b) = (L::load(a.as_ptr()), L::load(b.as_ptr()));
+        L::store(out[0].as_mut_ptr(), L::max(a, b));
+        L::store(out[1].as_mut_ptr(), L::min(a, b));
+    }
+    out
+}
+
+// Clamps and searches put the operand that NaN must win or lose against in its place.
+#[test]
+fn the_second_operand_is_taken_where_one_is_nan() {
+    let (nan, mut a, mut b) = (f32::NAN, [2.0; 16], [3.0; 16]);
+    (a[1], b[2], a[3], b[3]) = (nan, nan, nan, nan);
+    for isa in CpuFeatures::detect().available() {
+        // SAFETY: an available instruction set.
+        let [largest, smallest] = unsafe { extremes(isa, &a, &b) };
+        for (got, expected) in [(largest, 3.0), (smallest, 2.0)] {
+            assert_eq!((got[0], got[1]), (expected, 3.0), "{isa}");
+            assert!(got[2].is_nan() && got[3].is_nan(), "{isa}");
+        }
+    }
+}
+
+isa_entry! {
+    fn widened(halves: &[u16; 16]) -> [f32; 16] = widened_kernel
+}
+
+/// # Safety
+/// Those of [`Lanes`].
+#[inline(always)]
+unsafe fn widened_kernel<L: Lanes>(halves: &[u16; 16]) -> [f32; 16] {
+    let mut out = [0.0; LANES];
+    // SAFETY: the arrays have 16 elements.
+    unsafe { L::store(out.as_mut_ptr(), L::load_f16(halves.as_ptr())) };
+    out
+}
+
+#[test]
+fn every_half_is_widened_to_what_it_stands_for() {
+    for isa in CpuFeatures::detect().available() {
+        for first in (0..=u16::MAX).step_by(LANES) {
+            let halves: [u16; 16] = std::array::from_fn(|lane| first + lane as u16);
+            // SAFETY: an available instruction set.
+            let got = unsafe { widened(isa, &halves) };
+            for (bits, got) in halves.into_iter().zip(got) {
+                let expected = half::f16::from_bits(bits).to_f32();
+                let same = got.to_bits() == expected.to_bits();
+                assert!(
+                    same || (got.is_nan() && expected.is_nan()),
+                    "{isa} {bits:#x}"
+                );
+            }
+        }
+    }
+}
