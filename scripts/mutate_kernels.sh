@@ -2,7 +2,7 @@
 # Plants bugs in copies of the kernels, one at a time, and shows that the tests on fibers catch each:
 # tests that pass with a bug in them test nothing. Exits with 1 when one goes unnoticed.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+CDPATH='' cd -- "$(dirname -- "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 planted=0
@@ -147,8 +147,8 @@ plant "$both" "rows of nothing filled with the first row" arrange.h 's.replace("
 plant "$both" "columns beyond the last filled with the next row" arrange.h 's.replace("row.matrix < 0 || column >= a.columns", "row.matrix < 0")'
 plant "$both" "groups beyond the last left as they were" arrange.h 's.replace("        if (some) pair = ((const", "        if (!some) return;\n        pair = ((const")'
 plant "$both" "biases read as the scales are stored" arrange.h 's.replace("float_at(m.biases, m.bias_kind, at)", "float_at(m.biases, m.scale_kind, at)")'
-plant "$both" "float32 weights cut off, not rounded" arrange.h 's.replace(": f2bf(f);", ": u >> 16;")'
-plant "$both" "a NaN rounded to a number" arrange.h 's.replace("(u & 0x7fffffffu) > 0x7f800000u ?", "false ?")'
+plant "$both" "float32 weights cut off, not rounded" arrange.h 's.replace("f2bf(float_at(m.weights, m.weight_kind, before * a.columns + column))", "f2u(float_at(m.weights, m.weight_kind, before * a.columns + column)) >> 16")'
+plant "$both" "a NaN rounded to a number" compat/kport.h 's.replace("if ((u & 0x7fffffffu) > 0x7f800000u)", "if (false)")'
 plant "$both" "a thread too many writes behind the tiles" arrange.h 's.replace("if (tile >= (long)a.row_tiles * a.column_tiles) return;", "")' "-fsanitize=address -DSIM_UCONTEXT"
 wait
 cat "$work"/*/result

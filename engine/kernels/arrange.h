@@ -10,18 +10,12 @@ DEV float float_at(const void* values, int kind, long at) {
     return kind == FLOAT_BF16 ? bf2f(half) : half_to_float(half);
 }
 
-// f2bf for numbers of which nobody knows that they are finite: rounding would carry a NaN into its sign.
-DEV u32 checked_bf16(float f) {
-    u32 u = f2u(f);
-    return (u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40 : f2bf(f);
-}
-
 // A code, or the bits of a bf16 weight; zero beyond the last column and in rows of nothing.
 DEV u32 weight_of_file(const ArrangeArgs& a, FileRow row, int column) {
     if (row.matrix < 0 || column >= a.columns) return 0;
     const FileMatrix& m = a.matrices[row.matrix];
     long before = row.row - m.first_row;
-    if (a.bits == 16) return checked_bf16(float_at(m.weights, m.weight_kind, before * a.columns + column));
+    if (a.bits == 16) return f2bf(float_at(m.weights, m.weight_kind, before * a.columns + column));
     return code_at((const u32*)m.weights + before * (a.columns * a.bits / 32), column * a.bits, a.bits);
 }
 

@@ -598,6 +598,17 @@ void test_plain(int order) {
     }
 }
 
+// What is no number stays none, whatever its bits are, and the largest numbers round to infinity.
+void test_rounding() {
+    for (u32 bits : {0x7fffffffu, 0xffffffffu, 0x7f800001u, 0xff800001u, 0x7fc00000u}) {
+        if (!std::isnan(bf2f(f2bf(u2f(bits))))) fail("rounded NaN", bf2f(f2bf(u2f(bits))), NAN, (int)bits);
+    }
+    expect("rounded infinity", f2bf(u2f(0x7f800000u)), 0x7f80, 0, 0);
+    expect("rounded largest", f2bf(u2f(0x7f7fffffu)), 0x7f80, 0, 0);
+    expect("rounded to even", f2bf(u2f(0x3f808000u)), 0x3f80, 0, 0);
+    expect("rounded up to even", f2bf(u2f(0x3f818000u)), 0x3f82, 0, 0);
+}
+
 #include "tests_arrange.h"
 
 void all(int order) {
@@ -652,6 +663,7 @@ void all(int order) {
 } // namespace
 
 int main() {
+    test_rounding();
     for (int order = 0; order < 4; order++) all(order);
     printf("ok\n");
 }

@@ -198,11 +198,21 @@ DEV void allow_next_kernel() {}
 // ---- common -------------------------------------------------------------------------------------
 
 DEV float bf2f(u32 b) { return u2f(b << 16); }
-// Round to nearest even; NaN is not treated, activations are finite.
+// Round to nearest even. NaN stays NaN: added to its bits, the rounding would carry into the sign or
+// leave infinity.
+#if defined(KPORT_CUDA)
+DEV bf16_t f2bf(float f) {
+    bf16_t b;
+    asm("cvt.rn.bf16.f32 %0,%1;" : "=h"(b) : "f"(f));
+    return b;
+}
+#else
 DEV bf16_t f2bf(float f) {
     u32 u = f2u(f);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return (bf16_t)((u >> 16) | 0x40u);
     return (bf16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
+#endif
 #if defined(KPORT_CUDA)
 DEV u32 pack2(float lo, float hi) {
     u32 pair;
