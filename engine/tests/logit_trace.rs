@@ -226,23 +226,23 @@ fn what_cannot_be_compared_is_code_two_and_says_why() {
         ),
         (
             write(folder.path(), "short", &header(), &rows()[..1]),
-            "other positions or targets",
+            "short: 1 positions, expected 2",
         ),
         (
             write(folder.path(), "target", &header(), &target),
-            "other positions or targets",
+            "other targets: 7 and 1 at (0, 0)",
         ),
         (
             write(folder.path(), "empty", &header(), &[]),
-            "no positions",
+            "empty: 0 positions",
         ),
         (
             write(folder.path(), "row", &header(), &[json!({"chunk": 0})]),
-            "row:2: not a row",
+            "row:2: not a row of a logit trace: no 'pos'",
         ),
         (
             write(folder.path(), "missing", &header(), &missing),
-            "missing:2: not a row",
+            "missing:2: not a row of a logit trace: null, as which NaN",
         ),
         (folder.path().join("absent"), "cannot be read"),
     ];
@@ -255,4 +255,96 @@ fn what_cannot_be_compared_is_code_two_and_says_why() {
     std::fs::write(folder.path().join("text"), "hello\n").unwrap();
     assert_eq!(compare(&a, &folder.path().join("text"), &[]).0, 2);
     assert_eq!(compare(&a, &a, &["--decided", "-1"]).0, 2);
+}
+
+/// The first row with one field replaced, as text: some of these are no JSON that a library writes.
+fn with_field(folder: &Path, field: &str, value: &str) -> PathBuf {
+    let (old, path) = (rows()[0][field].to_string(), folder.join("changed"));
+    let row = rows()[0].to_string();
+    let (from, to) = (format!("\"{field}\":{old}"), format!("\"{field}\":{value}"));
+    assert!(row.contains(&from), "{row}");
+    let lines = [header().to_string(), row.replace(&from, &to)].join("\n");
+    std::fs::write(&path, format!("{lines}\n{}\n", rows()[1])).unwrap();
+    path
+}
+
+// A program that ends with a traceback ends with 1, which would say that the traces differ.
+#[test]
+fn no_field_of_a_row_makes_the_script_fail_with_another_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = write(folder.path(), "a", &header(), &rows());
+    let huge = format!("1{}", "0".repeat(400));
+    let deep = "[".repeat(100_000);
+    let cases = [
+        ("nll", "NaN", "not finite"),
+        ("nll", huge.as_str(), "not finite"),
+        ("nll", "true", "expected a number"),
+        ("logits", "[Infinity,1]", "not finite"),
+        ("logits", "[1,2]", "descending"),
+        ("logits", "\"52\"", "expected a number"),
+        ("logits", deep.as_str(), "not a row"),
+        ("ids", "[7,7]", "twice"),
+        ("ids", "[[7],9]", "expected a whole number"),
+        ("ids", "7", "not a row"),
+        ("pos", "1", "chunk and pos (0, 1), expected (0, 0)"),
+        ("chunk", "-1", "expected a whole number"),
+    ];
+    for (field, value, expected) in cases {
+        let changed = with_field(folder.path(), field, value);
+        let (code, text) = compare(&a, &changed, &[]);
+        let shown = &value[..value.len().min(40)];
+        assert_eq!(code, 2, "{field}={shown}: {text}");
+        assert!(text.contains(expected), "{field}={shown}: {text}");
+        assert!(!text.contains("Traceback"), "{field}={shown}: {text}");
+    }
+    let surprised = with_field(folder.path(), "nll", "5000");
+    let (code, text) = compare(&surprised, &surprised, &[]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("perplexity            inf"), "{text}");
+}
+
+#[test]
+fn two_traces_that_both_lost_their_end_are_not_comparable() {
+    let folder = tempfile::tempdir().unwrap();
+    let short = write(folder.path(), "short", &header(), &rows()[..1]);
+    assert_eq!(compare(&short, &short, &["--identical"]).0, 2);
+}
+
+/// Runs a line of bash with the script as `$0` and two traces, which differ, as `$1` and `$2`.
+fn compare_in_shell(line: &str) -> (i32, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let a = write(folder.path(), "a", &header(), &rows());
+    let mut toss = rows();
+    toss[1]["ids"] = json!([9, 8]);
+    let b = write(folder.path(), "b", &header(), &toss);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/compare_logit_traces.py");
+    let output = Command::new("bash")
+        .args(["-c", line])
+        .args([&script, &a, &b])
+        .output()
+        .unwrap();
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    (output.status.code().unwrap(), text)
+}
+
+// What a pipe gave cannot be read again, and nothing is equal to nothing.
+#[test]
+fn traces_that_come_through_pipes_are_compared_by_their_bytes() {
+    let line = "python3 \"$0\" <(cat \"$1\") <(cat \"$2\") --identical";
+    assert_eq!(compare_in_shell(line).0, 1);
+    let line = "python3 \"$0\" <(cat \"$1\") <(cat \"$1\") --identical";
+    assert_eq!(compare_in_shell(line).0, 0);
+}
+
+#[test]
+fn a_comparison_that_cannot_be_written_says_nothing_about_the_traces() {
+    if !Path::new("/dev/full").exists() {
+        return;
+    }
+    let (code, text) = compare_in_shell("python3 \"$0\" \"$1\" \"$2\" >/dev/full");
+    assert_eq!(code, 2, "{text}");
+    assert!(
+        text.contains("cannot write") && !text.contains("Traceback"),
+        "{text}"
+    );
 }
