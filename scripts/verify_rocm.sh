@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # What is true of the ROCm routes, as far as this machine can tell:
 #
-#   scripts/verify_rocm.sh engine|overlay
+#   scripts/verify_rocm.sh engine|overlay...
 #
 # engine: builds with the feature, the cache of dequantised weights, the decode paths.
 # overlay: the choice of routes, and the device code behind it.
 # Every part is listed. Exit code 0: all ran and passed; 1: one failed; 77: none failed,
-# but some did not run (0 with ALLOW_NOT_RUN=1). MODEL=DIR adds a model to the decode paths.
+# but some did not run (0 with ALLOW_NOT_RUN=1); 2: the arguments were not understood. Make ends
+# with 2 whatever a recipe ends with, and prints that as "Error 1" or "Error 77".
+# MODEL=DIR adds a model to the decode paths.
 set -uo pipefail
-cd "$(dirname "$0")/.." || exit 1
+CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
+# A snapshot that differs must fail, whatever the caller's own tests do with one.
+export INSTA_UPDATE=no INSTA_FORCE_PASS=0
 
 failed=0
 not_run=0
@@ -40,13 +44,14 @@ has_rocm_device() {
 
 engine() {
     local parity=(cargo run --release --locked --quiet --features rocm -p mlxcel-engine
-        --bin mlxcel-engine-parity -- --expect-identical -m)
+        --bin mlxcel-engine-parity -- --route-profile gfx1151 --expect-identical -m)
     part "builds with the feature rocm" \
         cargo build --release --locked --features rocm -p mlxcel-engine --bins
     part "the cache of dequantised weights and its routes" \
         cargo test --release --locked --features rocm -p mlxcel-engine \
         --test rocm_qmm_dequant_cache -- --test-threads=1 --nocapture
-    part "decode paths agree on synthetic:gemma3-270m" "${parity[@]}" synthetic:gemma3-270m
+    part "decode paths agree on synthetic:gemma3-270m under the routes of gfx1151" \
+        "${parity[@]}" synthetic:gemma3-270m
     if [[ -n ${MODEL:-} ]]; then
         part "decode paths agree on $MODEL" "${parity[@]}" "$MODEL"
     else
@@ -71,13 +76,20 @@ on_device() {
     fi
 }
 
-case ${1:-} in
-engine | overlay) "$1" ;;
-*)
-    echo "usage: scripts/verify_rocm.sh engine|overlay" >&2
+usage() {
+    echo "usage: scripts/verify_rocm.sh engine|overlay..." >&2
     exit 2
-    ;;
-esac
+}
+
+if (($# == 0)); then
+    usage
+fi
+for half in "$@"; do
+    [[ $half == engine || $half == overlay ]] || usage
+done
+for half in "$@"; do
+    "$half"
+done
 
 printf '%s failed, %s not run\n' "$failed" "$not_run"
 if ((failed)); then

@@ -80,6 +80,24 @@ fn every_undo_policy_that_can_go_on_passes() {
     assert!(error.contains("cannot be continued"), "{error}");
 }
 
+// 130 rows are above every threshold of gfx1151: there the prompt is dequantised, bf16 past the cache.
+#[test]
+fn every_path_gives_the_same_text_under_another_devices_routes() {
+    for model in ["tiny-gemma3", "tiny-gemma3-f16"] {
+        let arguments = format!(
+            "-m synthetic:{model} --prompt-tokens 130 --expect-identical --route-profile gfx1151"
+        );
+        let (code, report) = json(&arguments);
+        assert_eq!(code, Some(0), "{arguments}: {report}");
+        assert_eq!(report["route_profile"], "gfx1151");
+        assert_eq!(report["route_profile_foreign"], true);
+    }
+    let output = parity("-m synthetic:tiny-gemma3 --route-profile gfx1151 --arithmetic float32");
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("not for float32"), "{error}");
+}
+
 #[test]
 fn the_default_text_crosses_the_window() {
     let (_, report) = json("-m synthetic:tiny-gemma3");

@@ -200,6 +200,18 @@ fn the_command_reports_both_arithmetics() {
 }
 
 #[test]
+fn another_devices_routes_are_for_the_arithmetic_that_has_routes() {
+    let gfx1151 = ["--route-profile", "gfx1151", "--tokens", "30"];
+    let (_dir, output) = command(&[&gfx1151[..], &["--arithmetic", "both"]].concat());
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let (_dir, output) = command(&gfx1151);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("not for float32"), "{error}");
+}
+
+#[test]
 fn a_file_that_is_no_text_is_an_error() {
     let (dir, _) = command(&["--tokens", "5"]);
     for (name, bytes) in [("empty", &b""[..]), ("binary", b"\xff\xfe")] {

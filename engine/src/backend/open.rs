@@ -22,7 +22,8 @@ pub fn open(
     match choice {
         BackendChoice::Cuda => no_routes("cuda", &qmm).and_then(|()| cuda::open(arithmetic)),
         BackendChoice::Sim => no_routes("sim", &qmm).and_then(|()| sim::open(arithmetic)),
-        _ => cpu::open(arithmetic, threads, qmm),
+        _ => arithmetic_has_routes(arithmetic, &qmm)
+            .and_then(|()| cpu::open(arithmetic, threads, qmm)),
     }
 }
 
@@ -34,6 +35,17 @@ fn no_routes(backend: &str, qmm: &QmmSetup) -> Result<(), LoadError> {
             backend: backend.to_owned(),
             reason: "a route profile is for the processor".to_owned(),
         })),
+    }
+}
+
+/// The reference multiplies row by row, whatever a table says.
+fn arithmetic_has_routes(arithmetic: Arithmetic, qmm: &QmmSetup) -> Result<(), LoadError> {
+    match (arithmetic, qmm.route_profile) {
+        (Arithmetic::Float32, Some(_)) => Err(LoadError::Backend(BackendError::Unavailable {
+            backend: "cpu".to_owned(),
+            reason: "a route profile is for fast arithmetic, not for float32".to_owned(),
+        })),
+        _ => Ok(()),
     }
 }
 

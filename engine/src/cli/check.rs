@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use super::compute::ArithmeticsArgument;
 use super::exit_code::{FAILURE, SUCCESS};
 use super::progress::ByteProgress;
-use crate::Arithmetic;
 use crate::bench::arguments::BackendArgument;
 use crate::check::{CheckOptions, CheckReport, check};
 
@@ -17,28 +17,18 @@ pub struct Arguments {
     /// Folder of a model that carries reference.safetensors
     pub folder: PathBuf,
     /// Arithmetic to check
-    #[arg(long, value_enum, default_value_t = Choice::Both)]
-    pub arithmetic: Choice,
+    #[arg(long, value_enum, default_value_t = ArithmeticsArgument::Both)]
+    pub arithmetic: ArithmeticsArgument,
     /// Where to compute
     #[arg(long, value_enum, default_value_t = BackendArgument::Auto)]
     pub backend: BackendArgument,
-    /// Threads that compute; 0 means one a core
-    #[arg(long, default_value_t = 0)]
-    pub threads: usize,
+    /// Threads that compute; 0 means one for each core this process may use
+    #[arg(long, value_name = "N", default_value_t = 0,
+          value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
     /// Print one line of JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// What `--arithmetic` takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Choice {
-    /// The reference mode
-    Float32,
-    /// The mode that decodes fast
-    Fast,
-    /// One after the other
-    Both,
 }
 
 /// Checks and prints.
@@ -46,15 +36,10 @@ pub enum Choice {
 /// # Errors
 /// When the folder or its reference cannot be loaded, or a step fails.
 pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
-    let arithmetics = match arguments.arithmetic {
-        Choice::Float32 => vec![Arithmetic::Float32],
-        Choice::Fast => vec![Arithmetic::Fast],
-        Choice::Both => vec![Arithmetic::Float32, Arithmetic::Fast],
-    };
     let options = CheckOptions {
         backend: arguments.backend.choice(),
-        arithmetics,
-        threads: arguments.threads,
+        arithmetics: arguments.arithmetic.arithmetics().to_vec(),
+        threads: usize::from(arguments.threads),
     };
     let mut bar = ByteProgress::new("loading");
     let report = check(&arguments.folder, &options, &mut |progress| {

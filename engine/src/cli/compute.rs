@@ -5,6 +5,28 @@ use crate::bench::arguments::BackendArgument;
 use crate::engine::LoadOptions;
 use crate::qmm::{Profile, QmmOptions, QmmSetup};
 
+/// `--arithmetic` of a command that can compare the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ArithmeticsArgument {
+    /// The reference
+    Float32,
+    /// What decodes fast: activations rounded to 8 bits
+    Fast,
+    /// Both
+    Both,
+}
+
+impl ArithmeticsArgument {
+    /// Those meant, the reference first.
+    pub fn arithmetics(self) -> &'static [Arithmetic] {
+        match self {
+            Self::Float32 => &[Arithmetic::Float32],
+            Self::Fast => &[Arithmetic::Fast],
+            Self::Both => &[Arithmetic::Float32, Arithmetic::Fast],
+        }
+    }
+}
+
 /// Where to compute.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ComputeArguments {

@@ -4,14 +4,15 @@ use std::io::Write;
 
 use anyhow::Context;
 
+use super::compute::ComputeArguments;
 use super::exit_code::{FAILURE, SUCCESS};
 use super::progress::ByteProgress;
-use super::{model_argument, overrides, version};
-use crate::bench::arguments::{ArithmeticArgument, BackendArgument};
+use super::{model_argument, overrides, routes, version};
+use crate::bench::arguments::ArithmeticArgument;
 use crate::bench::prompt::Tokenizer;
 use crate::decode::{SamplerOptions, UndoPolicy};
 use crate::parity::{ParityOptions, default_prompt_tokens, parity};
-use crate::{Engine, LoadOptions, backend};
+use crate::{Engine, backend};
 
 /// Name of the program in messages.
 pub const PROGRAM: &str = "mlxcel-engine-parity";
@@ -39,16 +40,12 @@ pub struct Arguments {
     /// Of the sampled texts
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Where to compute
-    #[arg(long, value_enum, default_value_t = BackendArgument::Auto)]
-    pub backend: BackendArgument,
     /// float32 is the reference; fast rounds activations to 8 bits
     #[arg(long, value_enum, default_value_t = ArithmeticArgument::Fast)]
     pub arithmetic: ArithmeticArgument,
-    /// Threads that compute; 0 means one for each core this process may use
-    #[arg(long, value_name = "N", default_value_t = 0,
-          value_parser = clap::value_parser!(u16).range(0..=1024))]
-    pub threads: u16,
+    /// Where to compute.
+    #[command(flatten)]
+    pub compute: ComputeArguments,
     /// Leave rows out of rewinds: a test of this test
     #[arg(long, hide = true)]
     pub plant_rewind_bug: bool,
@@ -71,12 +68,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     }
     // clap asks for the model unless the version was asked for.
     let model = arguments.model.as_deref().unwrap_or_default();
-    let options = LoadOptions {
-        backend: arguments.backend.choice(),
-        arithmetic: arguments.arithmetic.arithmetic(),
-        threads: usize::from(arguments.threads),
-        ..LoadOptions::default()
-    };
+    let arithmetic = arguments.arithmetic.arithmetic();
+    let options = arguments
+        .compute
+        .load_options(arithmetic, routes::options());
     backend::require(options.backend)?;
     let undo = overrides::lookahead_options()?.undo;
     anyhow::ensure!(
@@ -119,6 +114,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     } else {
         write!(out, "{report}")?;
     }
+    routes::print_cache_stats(&engine.qmm_report());
     Ok(match arguments.expect_identical && !report.passed {
         true => FAILURE,
         false => SUCCESS,

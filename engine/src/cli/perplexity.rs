@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-use super::compute::ComputeArguments;
+use super::compute::{ArithmeticsArgument, ComputeArguments};
 use super::exit_code::SUCCESS;
 use super::progress::ByteProgress;
 use super::{model_argument, routes};
@@ -31,8 +31,8 @@ pub struct Arguments {
     #[arg(short, long, value_name = "TEXT")]
     pub file: PathBuf,
     /// float32 is the reference; fast rounds activations to 8 bits
-    #[arg(long, value_enum, default_value_t = Choice::Float32)]
-    pub arithmetic: Choice,
+    #[arg(long, value_enum, default_value_t = ArithmeticsArgument::Float32)]
+    pub arithmetic: ArithmeticsArgument,
     /// Tokens in a window [default: 2048, or the model's context if that is shorter]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1 << 20))]
     pub context: Option<u32>,
@@ -50,32 +50,21 @@ pub struct Arguments {
     pub json: bool,
 }
 
-/// What `--arithmetic` takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Choice {
-    /// The reference mode
-    Float32,
-    /// The mode that decodes fast
-    Fast,
-    /// Both, compared token by token
-    Both,
-}
-
 /// Measures and prints.
 ///
 /// # Errors
 /// A folder without a model or a tokenizer, a file that is no text, a text too short to predict
 /// anything, a step that fails.
 pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
-    let arithmetics: &[Arithmetic] = match arguments.arithmetic {
-        Choice::Float32 => &[Arithmetic::Float32],
-        Choice::Fast => &[Arithmetic::Fast],
-        Choice::Both => &[Arithmetic::Float32, Arithmetic::Fast],
-    };
     let qmm = routes::options();
-    let loads = arithmetics
-        .iter()
-        .map(|a| arguments.compute.load_options(*a, qmm));
+    let loads = arguments.arithmetic.arithmetics().iter().map(|a| {
+        let mut load = arguments.compute.load_options(*a, qmm);
+        if (arguments.arithmetic, *a) == (ArithmeticsArgument::Both, Arithmetic::Float32) {
+            // What the other one is compared with; it has no routes.
+            load.qmm.route_profile = None;
+        }
+        load
+    });
     let loads: Vec<_> = loads.collect();
     for load in &loads {
         backend::require(load.backend)?;

@@ -118,6 +118,10 @@ pub struct ParityReport {
     pub backend: String,
     /// Arithmetic of activations and products.
     pub arithmetic: Arithmetic,
+    /// Whose table chose the routes of products; empty where no table is asked.
+    pub route_profile: String,
+    /// Whether that is another device's.
+    pub route_profile_foreign: bool,
     /// Its window, where it has one.
     pub window_tokens: Option<usize>,
     /// Tokens of the prompt.
@@ -142,9 +146,13 @@ impl fmt::Display for ParityReport {
             Some(window) => format!("window {window}"),
             None => "no window".to_owned(),
         };
+        let routes = match self.route_profile_foreign {
+            true => format!(" under the routes of {}", self.route_profile),
+            false => String::new(),
+        };
         writeln!(
             f,
-            "{} on {}, {window}, prompt {}, {} tokens, undo {}",
+            "{} on {}{routes}, {window}, prompt {}, {} tokens, undo {}",
             self.family, self.backend, self.prompt_tokens, self.tokens, self.undo_policy
         )?;
         let (ahead, rows) = ("ahead", "undo rows");

@@ -77,12 +77,15 @@ pub fn parity(
             ));
         }
     }
+    let routes = engine.qmm_report();
     let identical = rows.iter().all(|row| row.result == RowResult::Identical);
     Ok(ParityReport {
         model_hash: engine.model().model_hash.clone(),
         family: engine.model().family.clone(),
         backend: engine.device().backend.clone(),
         arithmetic: engine.arithmetic(),
+        route_profile: routes.profile,
+        route_profile_foreign: routes.foreign,
         window_tokens: engine.model().window_tokens,
         prompt_tokens: prompt.len(),
         tokens: options.tokens,
