@@ -8,18 +8,28 @@
 # use, put scripts/rocm_gpu_guard.sh in front.
 set -eu
 
-if [ $# -lt 1 ]; then
-    echo "usage: scripts/bench_decode.sh MODEL [OPTIONS...]" >&2
+usage="usage: scripts/bench_decode.sh MODEL [OPTIONS...]"
+case ${1:-} in
+-h | --help)
+    echo "$usage"
+    exit 0
+    ;;
+'' | -*)
+    echo "$usage" >&2
     exit 2
-fi
+    ;;
+esac
 model=$1
 shift
 
-root=$(cd "$(dirname "$0")/.." && pwd)
-program=${BENCH_DECODE:-$root/target/release/mlxcel-bench-decode}
-if [ ! -x "$program" ] || [ -z "${BENCH_DECODE:-}" ]; then
-    # Standard output belongs to the report. An up-to-date program is not built again.
-    cargo build --release --locked --quiet --manifest-path "$root/Cargo.toml" \
-        --package mlxcel-engine --bin mlxcel-bench-decode >&2
+if [ -n "${BENCH_DECODE:-}" ]; then
+    program=$BENCH_DECODE
+    if ! command -v "$program" >/dev/null 2>&1; then
+        echo "bench_decode.sh: BENCH_DECODE: no program $program" >&2
+        exit 2
+    fi
+else
+    root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+    program=$("$root/scripts/build_program.sh" mlxcel-bench-decode)
 fi
 exec "$program" --model "$model" --prompt-tokens 2048 --max-tokens 128 "$@"

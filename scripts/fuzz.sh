@@ -16,7 +16,7 @@ fi
 target=$1
 seconds=${2:-600}
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 work=$root/target/fuzz
 mkdir -p "$work/corpus/$target" "$work/artifacts/$target"
 

@@ -19,7 +19,7 @@ name=$1
 sha256=$2
 shift 2
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 models=${MODELS:-$root/models}
 python=${PYTHON:-python3}
 gguf=$models/gguf/$name.gguf
@@ -86,7 +86,6 @@ if [ -n "${MLXCEL:-}" ]; then
 else
     # Even when there is one: it may be older than its sources.
     echo "building mlxcel, where it is not up to date" >&2
-    cargo build --release --quiet --manifest-path "$root/Cargo.toml" --bin mlxcel >&2
-    mlxcel=$root/target/release/mlxcel
+    mlxcel=$("$root/scripts/build_program.sh" mlxcel)
 fi
 "$mlxcel" convert "$gguf" "$folder"

@@ -10,7 +10,7 @@
 # BENCH_RUN names another bench-run.
 set -eu
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
 if [ -n "${BENCH_RUN:-}" ]; then
     guard=$BENCH_RUN
@@ -20,9 +20,7 @@ elif command -v bench-run >/dev/null 2>&1; then
     guard=bench-run
 else
     echo "rocm_gpu_guard.sh: building bench-run first" >&2
-    # Standard output belongs to the guarded command.
-    cargo build --release --quiet --manifest-path "$root/Cargo.toml" --bin bench-run >&2
-    guard=$root/target/release/bench-run
+    guard=$("$root/scripts/build_program.sh" bench-run)
 fi
 
 if [ -z "${ROCM_GPU_GUARD_KFD_DIR:-}" ] && [ ! -d /sys/class/kfd/kfd/proc ]; then

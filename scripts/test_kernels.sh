@@ -3,7 +3,7 @@
 # compiled for every target, the PTX by ptxas too where it is found (PTXAS names it).
 # Usage: scripts/test_kernels.sh [run|compile|all]
 set -euo pipefail
-cd "$(dirname "$0")/../engine/kernels"
+CDPATH='' cd -- "$(dirname -- "$0")/../engine/kernels"
 what=${1:-all}
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
