@@ -7,8 +7,8 @@ mod packed;
 use std::sync::Arc;
 
 use mlxcel_engine::backend::cpu::kernel::{
-    Activations, AffineSource, CpuFeatures, FloatKind, FloatSource, KernelChoice, Kernels,
-    QuantisedMatrix,
+    Activations, AffineSource, CpuFeatures, DequantisedMatrix, FloatKind, FloatSource,
+    KernelChoice, Kernels, QuantisedMatrix, dense_product,
 };
 use mlxcel_engine::backend::cpu::routed::{Choose, RoutedProducts};
 use mlxcel_engine::qmm::{Profile, QmmOptions, Route};
@@ -198,6 +198,34 @@ fn dense_products_do_not_depend_on_threads_or_on_what_is_cached() {
         }
     }
     assert!(results.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+// The cache knows a matrix by its address. One that is freed leaves its address to the next of its
+// size, which must not be given the weights of the first.
+#[test]
+fn a_matrix_in_the_place_of_a_freed_one_is_another_matrix() {
+    let new_kernels = || Kernels::new(KernelChoice::Best, 1).unwrap();
+    let options = QmmOptions {
+        dequant_cache_entries: 2,
+        ..QmmOptions::default()
+    };
+    let products = RoutedProducts::new(new_kernels().isa(), gfx1151(), options);
+    let (shape, tokens) = ((48, 128), 70);
+    let x = activations(tokens * shape.1, 5);
+    for seed in 0..40 {
+        // With the memory that they hand out, which goes back to the system with them.
+        let kernels = new_kernels();
+        let packed = Packed::seeded(shape, 4, 64, FloatKind::F16, seed);
+        let matrix = Arc::new(QuantisedMatrix::repack(&kernels, &[packed.source()]).unwrap());
+        let mut expected = vec![0.0; tokens * shape.0];
+        let dense = DequantisedMatrix::new(&kernels, &matrix);
+        dense_product(&kernels, &dense, &x, &mut expected);
+        for _ in 0..2 {
+            assert_eq!(run(&kernels, &products, &matrix, &x), expected, "{seed}");
+        }
+    }
+    let cache = products.report().dequant_cache;
+    assert_eq!((cache.hits, cache.misses, cache.evictions), (40, 40, 38));
 }
 
 #[test]

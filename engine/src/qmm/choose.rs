@@ -17,10 +17,3 @@ pub fn choose(problem: &Problem, profile: &Profile, options: &QmmOptions) -> Rou
         Profile::Cpu(cpu) => table::cpu::choose(problem, *cpu),
     }
 }
-
-/// Whether the weights of `problem` are dequantised as a whole: what a caller asks who could
-/// otherwise fuse the product with another stage.
-#[must_use]
-pub fn takes_dense_prefill(problem: &Problem, profile: &Profile, options: &QmmOptions) -> bool {
-    choose(problem, profile, options).is_dequant_gemm()
-}

@@ -15,7 +15,7 @@ mod route;
 mod table;
 mod threshold;
 
-pub use choose::{choose, takes_dense_prefill};
+pub use choose::choose;
 pub use dequant_lru::{DequantKey, DequantLimits, DequantLru, DequantStats};
 pub use options::{OptionWarning, QmmOptions, QmmSetup, WmmaChoice};
 pub use problem::{Float, Mode, Problem};

@@ -60,9 +60,9 @@ pub struct QmmSetup {
     pub options: QmmOptions,
 }
 
-/// A variable whose value was not understood; the default is used instead.
+/// A variable whose value was not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{variable}: expected {expected}, got {got:?}; using the default, {default}")]
+#[error("{variable}: expected {expected}, got {got:?}; {effect}")]
 pub struct OptionWarning {
     /// Name of the variable.
     pub variable: &'static str,
@@ -70,8 +70,8 @@ pub struct OptionWarning {
     pub expected: String,
     /// What it was.
     pub got: OsString,
-    /// What is used.
-    pub default: &'static str,
+    /// What is done.
+    pub effect: String,
 }
 
 const WMMA: &str = "MLX_ROCM_WMMA_QMM";
@@ -91,7 +91,8 @@ const MOST_BYTES: u64 = 1 << 40;
 
 impl QmmOptions {
     /// Reads the variables through `lookup`. A value that is not a whole decimal in range gives a
-    /// warning and the default.
+    /// warning and the default; for `MLX_ROCM_QMM_DEQUANT_GEMM`, which anything but 1 turns off, a
+    /// warning and that.
     pub fn from_variables(lookup: impl Fn(&str) -> Option<OsString>) -> (Self, Vec<OptionWarning>) {
         let mut reader = Reader {
             lookup,
@@ -145,15 +146,28 @@ impl<F: Fn(&str) -> Option<OsString>> Reader<F> {
                 variable,
                 expected: format!("a whole number from {least} to {most}"),
                 got,
-                default,
+                effect: format!("using the default, {default}"),
             });
         }
         number
     }
 
-    /// The published rule of this variable: everything but `1` disables, and nothing is wrong.
-    fn is_unset_or_one(&self, variable: &str) -> bool {
-        (self.lookup)(variable).is_none_or(|value| value == "1")
+    /// The published rule of this variable: everything but `1` disables. Who wrote something else
+    /// than `0` may have meant the opposite.
+    fn is_unset_or_one(&mut self, variable: &'static str) -> bool {
+        let Some(got) = (self.lookup)(variable) else {
+            return true;
+        };
+        let on = got == "1";
+        if !on && got != "0" {
+            self.warnings.push(OptionWarning {
+                variable,
+                expected: "0 or 1".to_owned(),
+                got,
+                effect: "anything but 1 is 0".to_owned(),
+            });
+        }
+        on
     }
 }
 
@@ -239,11 +253,51 @@ mod tests {
     }
 
     #[test]
-    fn anything_but_one_turns_dequantising_off_without_a_warning() {
-        for value in ["0", "", "yes", "01"] {
+    fn anything_but_one_turns_dequantising_off_and_only_zero_is_what_was_expected() {
+        let (options, warnings) = read(&[(DEQUANT, "0")]);
+        assert!(!options.dequant_gemm && warnings.is_empty());
+        let (options, warnings) = read(&[(DEQUANT, "1")]);
+        assert!(options.dequant_gemm && warnings.is_empty());
+        for value in ["", "yes", "01", "true"] {
             let (options, warnings) = read(&[(DEQUANT, value)]);
-            assert!(!options.dequant_gemm && warnings.is_empty(), "{value}");
+            assert!(!options.dequant_gemm, "{value}");
+            assert_eq!(warnings.len(), 1, "{value}");
+            let text = warnings[0].to_string();
+            assert!(text.ends_with("; anything but 1 is 0"), "{text}");
         }
-        assert!(read(&[(DEQUANT, "1")]).0.dequant_gemm);
+    }
+
+    #[test]
+    fn values_at_the_edges_of_their_ranges_are_taken_and_those_beyond_are_not() {
+        for (variable, most) in [
+            (WMMA, 1),
+            (MAX_M, MOST_ROWS),
+            (THRESHOLD, MOST_ROWS),
+            (CACHE_SIZE, MOST_ENTRIES),
+            (CACHE_BYTES, MOST_BYTES),
+            (CACHE_STATS, 1),
+        ] {
+            let (options, warnings) = read(&[(variable, &most.to_string())]);
+            assert!(warnings.is_empty(), "{variable}: {warnings:?}");
+            assert_ne!(options, QmmOptions::default(), "{variable}");
+            let (options, warnings) = read(&[(variable, &(most + 1).to_string())]);
+            assert_eq!(warnings.len(), 1, "{variable}");
+            assert_eq!(options, QmmOptions::default(), "{variable}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_text_is_one_warning_too() {
+        use std::os::unix::ffi::OsStringExt;
+        for variable in [WMMA, MAX_M, DEQUANT, THRESHOLD, CACHE_SIZE, CACHE_BYTES] {
+            let bytes = vec![b'1', 0xff];
+            let (_, warnings) = QmmOptions::from_variables(|name| {
+                (name == variable).then(|| OsString::from_vec(bytes.clone()))
+            });
+            assert_eq!(warnings.len(), 1, "{variable}");
+            let text = warnings[0].to_string();
+            assert!(text.contains(r#"got "1\xFF""#), "{text}");
+        }
     }
 }

@@ -52,12 +52,28 @@ impl Route {
     /// another stage.
     #[must_use]
     pub fn dequantises(self) -> bool {
-        self.is_dequant_gemm() || self == Self::DequantFp8Gemm
+        matches!(
+            self,
+            Self::DequantGemm | Self::DequantGemmAboveWmmaCeiling | Self::DequantFp8Gemm
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_routes_that_dequantise_say_so_in_their_names() {
+        for route in Route::ALL {
+            let dequantises = route.name().starts_with("dequant");
+            assert_eq!(route.dequantises(), dequantises, "{}", route.name());
+        }
     }
 
-    /// Whether the weights are dequantised as a whole to the model's type.
-    #[must_use]
-    pub fn is_dequant_gemm(self) -> bool {
-        matches!(self, Self::DequantGemm | Self::DequantGemmAboveWmmaCeiling)
+    #[test]
+    fn every_route_is_counted_in_a_place_of_its_own() {
+        let places: Vec<usize> = Route::ALL.map(|route| route as usize).to_vec();
+        assert_eq!(places, (0..Route::ALL.len()).collect::<Vec<_>>());
     }
 }

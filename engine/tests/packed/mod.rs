@@ -41,12 +41,23 @@ pub(crate) struct Packed {
 
 impl Packed {
     pub(crate) fn random(
-        (rows, columns): (usize, usize),
+        shape: (usize, usize),
         bits: usize,
         group: usize,
         kind: FloatKind,
     ) -> Self {
-        let mut random = Random((rows * 31 + columns * 7 + bits * 3 + group) as u64);
+        let seed = shape.0 * 31 + shape.1 * 7 + bits * 3 + group;
+        Self::seeded(shape, bits, group, kind, seed as u64)
+    }
+
+    pub(crate) fn seeded(
+        (rows, columns): (usize, usize),
+        bits: usize,
+        group: usize,
+        kind: FloatKind,
+        seed: u64,
+    ) -> Self {
+        let mut random = Random(seed);
         let codes = (0..rows * columns * bits / 8).map(|_| random.next() as u8);
         let codes = codes.collect();
         // Scales of both signs occur in real files.
