@@ -20,6 +20,8 @@ mod probe;
 #[cfg(test)]
 mod random_matrix;
 #[cfg(test)]
+mod random_module;
+#[cfg(test)]
 mod random_products;
 #[cfg(test)]
 mod random_tiles;

@@ -1,17 +1,13 @@
-//! Random matrices as a file has them, and products with them in float64 by way of the reference
-//! dequantiser.
+//! Products with random modules in float64, by way of the reference dequantiser.
 
-use std::path::Path;
-
-use half::{bf16, f16};
+use half::bf16;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::backend::gpu::buffer::as_bytes;
-use crate::backend::interface::{Activation, HostLinear, HostWeights};
+use crate::backend::gpu::random_module::{Kind, Module, Random};
+use crate::backend::interface::{Activation, HostLinear};
 use crate::quant::{AffineFormat, dequantize_row};
-use crate::random::{SplitMix64, unit_float};
-use crate::weights::{Dtype, TensorView};
+use crate::weights::Dtype;
 
 /// Bits of a matrix whose weights are bf16 and no codes.
 pub(super) const PLAIN: u64 = 16;
@@ -25,6 +21,16 @@ pub(super) struct Format {
     pub(super) scales: Dtype,
     pub(super) rows: usize,
     pub(super) bias: bool,
+}
+
+impl Format {
+    fn kind(&self) -> Kind {
+        Kind {
+            format: AffineFormat::new(self.bits, self.group as u64).ok(),
+            columns: self.columns,
+            dtypes: [Dtype::Bf16, self.scales, self.scales],
+        }
+    }
 }
 
 /// A sum and how far a result may be from it.
@@ -82,103 +88,65 @@ pub(super) fn gated(kind: Activation, gate: Sum, up: Sum) -> Sum {
     }
 }
 
-/// A matrix as a file has it.
+/// A module, and its weights in the open.
 pub(super) struct HostMatrix {
-    format: Format,
-    codes: Vec<u8>,
-    scales: Vec<u8>,
-    biases: Vec<u8>,
+    module: Module,
     bias: Option<Vec<f32>>,
     /// By the reference dequantiser.
     weights: Vec<f32>,
     /// What a code's share in a sum may be at most before the offset is taken off again.
     weight_sizes: Vec<f64>,
-    shapes: [Vec<usize>; 2],
 }
 
 impl HostMatrix {
     pub(super) fn new(format: Format, random: &mut Random) -> Self {
-        let Format { rows, columns, .. } = format;
-        let groups = columns / format.group;
+        let rows = format.rows;
+        let bias = format
+            .bias
+            .then(|| (0..rows).map(|_| random.uniform()).collect());
         let mut matrix = Self {
-            format,
-            codes: Vec::new(),
-            scales: Vec::new(),
-            biases: Vec::new(),
-            bias: format
-                .bias
-                .then(|| (0..rows).map(|_| random.uniform()).collect()),
-            weights: vec![0.0; rows * columns],
-            weight_sizes: vec![0.0; rows * columns],
-            shapes: [vec![rows, columns], vec![rows, groups]],
+            module: Module::new(format.kind(), rows, random),
+            bias,
+            weights: Vec::new(),
+            weight_sizes: Vec::new(),
         };
-        let Ok(affine) = AffineFormat::new(format.bits, format.group as u64) else {
-            for (weight, size) in matrix.weights.iter_mut().zip(&mut matrix.weight_sizes) {
-                let value = bf16::from_f32(random.uniform());
-                *weight = value.to_f32();
-                *size = f64::from(weight.abs());
-                matrix.codes.extend(value.to_le_bytes());
-            }
-            return matrix;
-        };
-        matrix.codes = (0..rows * affine.bytes_per_row(columns))
-            .map(|_| random.0.next_bits() as u8)
-            .collect();
-        let most = f32::from(affine.max_code());
-        let stream = affine.bytes_per_row(columns);
         for row in 0..rows {
-            let mut scales = vec![0.0; groups];
-            let mut biases = vec![0.0; groups];
-            for group in 0..groups {
-                scales[group] = put(format.scales, random.uniform() / most, &mut matrix.scales);
-                biases[group] = put(format.scales, random.uniform(), &mut matrix.biases);
-            }
-            let codes = &matrix.codes[row * stream..(row + 1) * stream];
-            let range = row * columns..(row + 1) * columns;
-            dequantize_row(
-                affine,
-                codes,
-                &scales,
-                &biases,
-                &mut matrix.weights[range.clone()],
-            );
-            for (column, size) in matrix.weight_sizes[range].iter_mut().enumerate() {
-                let group = column / format.group;
-                *size = f64::from((128.0 + most) * scales[group].abs() + biases[group].abs());
+            match matrix.module.kind.format {
+                None => matrix.add_plain_row(row),
+                Some(affine) => matrix.add_affine_row(row, affine),
             }
         }
         matrix
     }
 
-    pub(super) fn linear(&self, name: &'static str) -> HostLinear<'_> {
-        let view = |dtype, shape: &'static str, bytes| TensorView {
-            path: Path::new("random"),
-            name: shape,
-            dtype,
-            shape: &self.shapes[usize::from(shape != "weight")],
-            bytes,
-        };
-        let weights = match AffineFormat::new(self.format.bits, self.format.group as u64) {
-            Err(_) => HostWeights::Plain(view(Dtype::Bf16, "weight", &self.codes)),
-            Ok(format) => HostWeights::Affine {
-                format,
-                codes: view(Dtype::U32, "weight", &self.codes),
-                scales: view(self.format.scales, "scales", &self.scales),
-                biases: view(self.format.scales, "biases", &self.biases),
-            },
-        };
-        HostLinear {
-            name: name.to_owned(),
-            out_features: self.format.rows,
-            in_features: self.format.columns,
-            weights,
-            bias: self.bias.clone(),
+    fn add_plain_row(&mut self, row: usize) {
+        let weights = self.module.weights(row);
+        let sizes = weights.iter().map(|weight| f64::from(weight.abs()));
+        self.weight_sizes.extend(sizes);
+        self.weights.extend(weights);
+    }
+
+    fn add_affine_row(&mut self, row: usize, format: AffineFormat) {
+        let [scales, biases] = self.module.scales_and_biases(row);
+        let mut weights = vec![0.0; self.module.kind.columns];
+        let codes = self.module.codes(row, format);
+        dequantize_row(format, codes, &scales, &biases, &mut weights);
+        self.weights.extend(weights);
+        let most = 128.0 + f32::from(format.max_code());
+        for (scale, bias) in scales.iter().zip(&biases) {
+            let size = f64::from(most * scale.abs() + bias.abs());
+            let sizes = std::iter::repeat_n(size, format.group_size());
+            self.weight_sizes.extend(sizes);
         }
+    }
+
+    pub(super) fn linear(&self, name: &str) -> HostLinear<'_> {
+        self.module.linear(name, self.bias.clone())
     }
 
     /// `x Wᵀ` by tokens, weights as they are or `rounded` to bf16.
     pub(super) fn times(&self, x: &[f32], rounded: bool) -> Vec<Sum> {
-        let (rows, columns) = (self.format.rows, self.format.columns);
+        let (rows, columns) = (self.module.rows, self.module.kind.columns);
         let weight = |value: &f32| match rounded {
             true => bf16::from_f32(*value).to_f64(),
             false => f64::from(*value),
@@ -235,37 +203,4 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
         }
     }
     sums.iter().sum()
-}
-
-/// Stores `value` and returns what it has become.
-pub(super) fn put(dtype: Dtype, value: f32, out: &mut Vec<u8>) -> f32 {
-    match dtype {
-        Dtype::Bf16 => {
-            out.extend(bf16::from_f32(value).to_le_bytes());
-            bf16::from_f32(value).to_f32()
-        }
-        Dtype::F16 => {
-            out.extend(f16::from_f32(value).to_le_bytes());
-            f16::from_f32(value).to_f32()
-        }
-        _ => {
-            out.extend(as_bytes(&[value]));
-            value
-        }
-    }
-}
-
-/// What random matrices and inputs are made of.
-pub(super) struct Random(pub(super) SplitMix64);
-
-impl Random {
-    /// From -1 to 1.
-    pub(super) fn uniform(&mut self) -> f32 {
-        2.0 * unit_float(self.0.next_bits()) - 1.0
-    }
-
-    /// From 1 to `most`.
-    pub(super) fn up_to(&mut self, most: usize) -> usize {
-        1 + (self.0.next_bits() % most as u64) as usize
-    }
 }

@@ -12,12 +12,12 @@ use crate::backend::gpu::arrange::Staging;
 use crate::backend::gpu::buffer::{Buffer, read_floats};
 use crate::backend::gpu::context::{Model, Output, padded};
 use crate::backend::gpu::machine::Machine;
-use crate::backend::gpu::random_matrix::{Format, HostMatrix, PLAIN, Random, Sum, gated};
+use crate::backend::gpu::random_matrix::{Format, HostMatrix, PLAIN, Sum, gated};
+use crate::backend::gpu::random_module::Random;
 use crate::backend::gpu::routes::Routes;
 use crate::backend::gpu::tiles::{Layout, TILE_COLUMNS};
 use crate::backend::gpu::weights::Linear;
 use crate::backend::interface::{Activation, Arithmetic};
-use crate::random::SplitMix64;
 use crate::weights::Dtype;
 
 /// Floats behind a row of the results that must stay as they are.
@@ -99,7 +99,7 @@ pub(crate) fn check(machine: &Arc<dyn Machine>, most: Most) {
 }
 
 fn check_case(machine: &Arc<dyn Machine>, case: Case) -> Result<(), TestCaseError> {
-    let mut random = Random(SplitMix64::new(case.seed));
+    let mut random = Random::new(case.seed);
     let matrix = HostMatrix::new(case.format, &mut random);
     let other = HostMatrix::new(case.format, &mut random);
     let x: Vec<f32> = (0..case.tokens * case.format.columns)

@@ -1,6 +1,5 @@
 //! Random modules of every format put into tiles on the device, bit for bit as the host does it.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use half::bf16;
@@ -9,14 +8,13 @@ use crate::backend::gpu::args::TileMatrix;
 use crate::backend::gpu::arrange::{SourceRow, Staging};
 use crate::backend::gpu::host_tiles::{pack_bf16_tile, pack_tile};
 use crate::backend::gpu::machine::Machine;
-use crate::backend::gpu::random_matrix::{Random, put};
+use crate::backend::gpu::random_module::{Kind, Module, Random, put};
 use crate::backend::gpu::tiles::{TILE_COLUMNS, TILE_ROWS};
 use crate::backend::gpu::weights::{Form, Linear};
-use crate::backend::interface::{HostLinear, HostWeights};
+use crate::backend::interface::HostLinear;
 use crate::quant::AffineFormat;
 use crate::quant::pack::unpack_row;
-use crate::random::SplitMix64;
-use crate::weights::{Dtype, TensorView};
+use crate::weights::Dtype;
 
 /// Most rows of a module, and most groups (or pieces of 32 columns) of a row.
 const MOST: (usize, usize) = (70, 5);
@@ -27,10 +25,10 @@ const PIECE_BYTES: usize = 3000;
 /// Runs `cases` cases on `machine`; the same ones at every call.
 pub(crate) fn check(machine: &Arc<dyn Machine>, cases: u64) {
     for seed in 0..cases {
-        let mut random = Random(SplitMix64::new(seed));
-        let kind = Kind::new(&mut random);
+        let mut random = Random::new(seed);
+        let kind = random_kind(&mut random);
         let mut staging = Staging::of_pieces(machine, PIECE_BYTES);
-        let gated = random.0.next_bits().is_multiple_of(2);
+        let gated = random.up_to(2) == 1;
         let modules = match gated {
             true => {
                 let rows = random.up_to(MOST.0);
@@ -46,7 +44,10 @@ pub(crate) fn check(machine: &Arc<dyn Machine>, cases: u64) {
                 })
                 .collect(),
         };
-        let linears: Vec<HostLinear<'_>> = modules.iter().map(Module::linear).collect();
+        let linears: Vec<HostLinear<'_>> = modules
+            .iter()
+            .map(|module| module.linear("random", None))
+            .collect();
         let (linear, rows) = match gated {
             true => (
                 Linear::gated(&mut staging, &linears[0], &linears[1]),
@@ -91,126 +92,33 @@ fn by_eights(rows: usize) -> Vec<SourceRow> {
 }
 
 /// What all modules of a case are like.
-#[derive(Debug, Clone, Copy)]
-struct Kind {
-    format: Option<AffineFormat>,
-    columns: usize,
-    /// Of the weights, where they are floats; of scales and of biases.
-    dtypes: [Dtype; 3],
-}
-
-impl Kind {
-    fn new(random: &mut Random) -> Self {
-        let floats = [Dtype::Bf16, Dtype::F16, Dtype::F32];
-        let bits = [2, 3, 4, 5, 6, 8, 16][random.up_to(7) - 1];
-        let group = [32, 64, 128][random.up_to(3) - 1];
-        let mut dtypes = [0; 3].map(|_| floats[random.up_to(3) - 1]);
-        // Mostly alike, as in files.
-        if random.up_to(4) > 1 {
-            dtypes[2] = dtypes[1];
-        }
-        Self {
-            format: AffineFormat::new(bits, group).ok(),
-            columns: group as usize * random.up_to(MOST.1),
-            dtypes,
-        }
+fn random_kind(random: &mut Random) -> Kind {
+    let floats = [Dtype::Bf16, Dtype::F16, Dtype::F32];
+    let bits = [2, 3, 4, 5, 6, 8, 16][random.up_to(7) - 1];
+    let group = [32, 64, 128][random.up_to(3) - 1];
+    let mut dtypes = [0; 3].map(|_| floats[random.up_to(3) - 1]);
+    // Mostly alike, as in files.
+    if random.up_to(4) > 1 {
+        dtypes[2] = dtypes[1];
     }
-
-    fn groups(&self) -> usize {
-        self.format
-            .map_or(0, |format| format.groups_per_row(self.columns))
+    Kind {
+        format: AffineFormat::new(bits, group).ok(),
+        columns: group as usize * random.up_to(MOST.1),
+        dtypes,
     }
 }
 
-/// A module as a file has it.
-struct Module {
-    kind: Kind,
-    rows: usize,
-    /// Weights, scales, biases.
-    bytes: [Vec<u8>; 3],
-    shapes: [[usize; 2]; 2],
-}
-
-impl Module {
-    fn new(kind: Kind, rows: usize, random: &mut Random) -> Self {
-        let mut floats = |dtype, count: usize| {
-            let mut bytes = Vec::new();
-            for _ in 0..count {
-                put(dtype, random.uniform(), &mut bytes);
-            }
-            bytes
-        };
-        let scales = floats(kind.dtypes[1], rows * kind.groups());
-        let biases = floats(kind.dtypes[2], rows * kind.groups());
-        let weights = match kind.format {
-            None => floats(kind.dtypes[0], rows * kind.columns),
-            Some(format) => (0..rows * format.bytes_per_row(kind.columns))
-                .map(|_| random.0.next_bits() as u8)
-                .collect(),
-        };
-        Self {
-            kind,
-            rows,
-            bytes: [weights, scales, biases],
-            shapes: [[rows, kind.columns], [rows, kind.groups()]],
-        }
+/// Codes of a row, or its weights as bf16.
+fn row_of(module: &Module, row: usize) -> Vec<u16> {
+    if let Some(format) = module.kind.format {
+        let mut codes = vec![0; module.kind.columns];
+        unpack_row(module.codes(row, format), format.bits(), &mut codes);
+        return codes.into_iter().map(u16::from).collect();
     }
-
-    fn tensor(&self, index: usize, dtype: Dtype) -> TensorView<'_> {
-        TensorView {
-            path: Path::new("random"),
-            name: ["weight", "scales", "biases"][index],
-            dtype,
-            shape: &self.shapes[index.min(1)],
-            bytes: &self.bytes[index],
-        }
-    }
-
-    fn linear(&self) -> HostLinear<'_> {
-        let [weights, scales, biases] = self.kind.dtypes;
-        HostLinear {
-            name: "random".to_owned(),
-            out_features: self.rows,
-            in_features: self.kind.columns,
-            weights: match self.kind.format {
-                None => HostWeights::Plain(self.tensor(0, weights)),
-                Some(format) => HostWeights::Affine {
-                    format,
-                    codes: self.tensor(0, Dtype::U32),
-                    scales: self.tensor(1, scales),
-                    biases: self.tensor(2, biases),
-                },
-            },
-            bias: None,
-        }
-    }
-
-    /// Codes of a row, or its weights as bf16.
-    fn row(&self, row: usize) -> Vec<u16> {
-        let columns = self.kind.columns;
-        if let Some(format) = self.kind.format {
-            let mut codes = vec![0; columns];
-            let stream = &self.bytes[0][row * format.bytes_per_row(columns)..];
-            unpack_row(stream, format.bits(), &mut codes);
-            return codes.into_iter().map(u16::from).collect();
-        }
-        let floats = self.floats(0, row, columns);
-        floats
-            .into_iter()
-            .map(|value| bf16::from_f32(value).to_bits())
-            .collect()
-    }
-
-    /// A row of `count` floats of a tensor.
-    fn floats(&self, tensor: usize, row: usize, count: usize) -> Vec<f32> {
-        let dtype = self.kind.dtypes[tensor];
-        let mut floats = vec![0.0; count];
-        dtype.widen(
-            &self.bytes[tensor][row * count * dtype.size_bytes()..],
-            &mut floats,
-        );
-        floats
-    }
+    let weights = module.weights(row).into_iter();
+    weights
+        .map(|value| bf16::from_f32(value).to_bits())
+        .collect()
 }
 
 /// What the tiles have to hold.
@@ -254,8 +162,9 @@ impl Wanted<'_> {
         let mut words = Vec::new();
         for rows in self.rows.chunks(TILE_ROWS) {
             let of_row = |row: &SourceRow| {
-                let mut codes =
-                    row.map_or(Vec::new(), |(module, row)| self.modules[module].row(row));
+                let mut codes = row.map_or(Vec::new(), |(module, row)| {
+                    row_of(&self.modules[module], row)
+                });
                 codes.resize(column_tiles * TILE_COLUMNS, 0);
                 codes
             };
@@ -285,15 +194,15 @@ impl Wanted<'_> {
         let padded = self.kind.columns.next_multiple_of(TILE_COLUMNS) / format.group_size();
         let mut bytes = Vec::new();
         for rows in self.rows.chunks(TILE_ROWS) {
+            let of_row =
+                |(module, row): (usize, usize)| self.modules[module].scales_and_biases(row);
+            let of_rows: Vec<[Vec<f32>; 2]> = rows
+                .iter()
+                .map(|row| row.map(of_row).unwrap_or_default())
+                .collect();
             for group in 0..padded {
-                for row in rows {
-                    let source = row.filter(|_| group < self.kind.groups());
-                    for tensor in [1, 2] {
-                        let value = source.map_or(0.0, |(module, row)| {
-                            self.modules[module].floats(tensor, row, self.kind.groups())[group]
-                        });
-                        put(dtype, value, &mut bytes);
-                    }
+                for value in of_rows.iter().flatten() {
+                    put(dtype, value.get(group).copied().unwrap_or(0.0), &mut bytes);
                 }
             }
         }
