@@ -3,7 +3,7 @@
 //!     cargo bench -p bench-run --bench report
 //!
 //! The records are grown from a committed one: the same arms and metrics, more cells or
-//! rounds, values drawn around the real ones. docs/performance.md has the figures.
+//! rounds, values drawn around the real ones. docs/METHODOLOGY.md has the figures.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -16,9 +16,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bench_run::analysis::from_record::analyse;
+use bench_run::analysis::looks::Looks;
 use bench_run::plan::order;
-use bench_run::record::format::{Attempt, Plan};
+use bench_run::record::format::Attempt;
 use bench_run::record::reader;
+use bench_run::record::rounds::{Place, Progress};
 use bench_run::record::store::{self, SealedPlan};
 use bench_run::report::markdown;
 use bench_run::report::model::ReportModel;
@@ -83,42 +85,41 @@ fn grow(root: &Path, cells: usize, rounds: u32, looks: &[u32]) -> (PathBuf, usiz
     (directory.path().to_owned(), rows.len())
 }
 
+/// The rows of a run to its end: what was decided at a look is not run further.
 fn rows(sealed: &SealedPlan, real: &[Attempt]) -> Vec<Attempt> {
     let plan = &sealed.plan;
     let mut random = SplitMix64::new(11);
     let mut rows = Vec::new();
-    for (cell, rounds) in plan.order.iter().enumerate() {
-        let first_of_treatment = (0..plan.arms.len()).filter(|&arm| {
-            (0..arm).all(|other| plan.arms[other].treatment != plan.arms[arm].treatment)
+    let (mut looks, mut progress) = (Looks::new(plan), Progress::new(plan));
+    loop {
+        progress.look(&rows, &mut |rows, cells, stage| {
+            looks.judge(rows, cells, stage)
         });
-        let priming = first_of_treatment.map(|arm| (0, 0, arm));
-        let measured = rounds.iter().enumerate().flat_map(|(round, arms)| {
-            let arms = arms.iter().enumerate();
-            arms.map(move |(slot, &arm)| (round + 1, slot, arm))
-        });
-        for place in priming.chain(measured) {
-            rows.push(row(plan, sealed.tag(), (cell, place), real, &mut random));
-        }
+        let Some(place) = progress.next().place() else {
+            return rows;
+        };
+        let row = row(sealed, place, real, &mut random);
+        progress.apply(&row).unwrap();
+        rows.push(row);
     }
-    rows
 }
 
-/// A row like the real one of its arm, with values around it.
-fn row(
-    plan: &Plan,
-    tag: &str,
-    (cell, (round, slot, arm)): (usize, (usize, usize, usize)),
-    real: &[Attempt],
-    random: &mut SplitMix64,
-) -> Attempt {
-    let like = |row: &&Attempt| row.arm == plan.arms[arm].name && row.outcome.is_ok();
+/// A row like the real one of its arm, with values around it; where there are looks, around the
+/// base's and so far that hardly anything is decided before the last.
+fn row(sealed: &SealedPlan, place: Place, real: &[Attempt], random: &mut SplitMix64) -> Attempt {
+    let plan = &sealed.plan;
+    let (arm, noise) = match plan.experiment.looks.is_empty() {
+        true => (&plan.arms[place.arm].name, 0.02),
+        false => (&plan.experiment.base, 0.5),
+    };
+    let like = |row: &&Attempt| row.arm == *arm && row.outcome.is_ok();
     let mut row = real.iter().find(like).unwrap().clone();
-    let small = |count: usize| u32::try_from(count).unwrap();
-    row.plan = tag.to_owned();
-    row.cell = plan.cells[cell].id.clone();
-    (row.round, row.slot, row.round_try) = (small(round), small(slot), 1);
+    row.arm.clone_from(&plan.arms[place.arm].name);
+    sealed.tag().clone_into(&mut row.plan);
+    row.cell.clone_from(&plan.cells[place.cell].id);
+    (row.round, row.slot, row.round_try) = (place.round, place.slot, place.round_try);
     for value in row.metrics.values_mut() {
-        *value *= (0.02 * random.normal()).exp();
+        *value *= (noise * random.normal()).exp();
     }
     row
 }
