@@ -38,10 +38,13 @@ fn main() -> ExitCode {
     for input in INPUTS.iter().filter(|input| folder.join(input).exists()) {
         println!("cargo:rerun-if-changed={input}");
     }
-    if let Err(problem) = build_kernels::compile(&folder) {
-        println!("cargo:warning={problem}");
-        return ExitCode::FAILURE;
-    }
+    let images = match build_kernels::compile(&folder) {
+        Ok(images) => images,
+        Err(problem) => {
+            println!("cargo:warning={problem}");
+            return ExitCode::FAILURE;
+        }
+    };
     let git = Git::find(&folder);
     if let Some(git) = &git {
         for path in git.watched() {
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         ("features", Some(features())),
         ("target", variable("TARGET")),
         ("profile", profile()),
+        ("images", Some(images.to_owned())),
     ];
     let receipt: Vec<String> = fields
         .into_iter()

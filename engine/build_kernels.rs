@@ -1,6 +1,7 @@
 //! Compiles `kernels/` for what the features ask for: PTX for `cuda`, objects for `sim`.
 //!
-//! PTX needs clang 19 and nothing of CUDA (docs/adr/0023).
+//! PTX needs clang 19 and nothing of CUDA (docs/adr/0023). Where NVIDIA's assembler is found, the
+//! chip that the speeds are about gets machine code, too, which the driver then need not make.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -9,22 +10,34 @@ use std::process::Command;
 /// Names another compiler than the one that Debian calls so.
 const CLANG: &str = "MLXCEL_CLANG";
 
-/// Compiles what this build needs.
+/// Names NVIDIA's assembler; otherwise it is looked for on the path.
+const PTXAS: &str = "PTXAS";
+
+/// The target that gets machine code where there is an assembler.
+const ASSEMBLED: &str = "sm_90a";
+
+/// Compiles what this build needs; the images for NVIDIA GPUs that it has, `none` without any.
 ///
 /// # Errors
 /// What is missing, as a line for whoever builds.
-pub(crate) fn compile(folder: &Path) -> Result<(), String> {
+pub(crate) fn compile(folder: &Path) -> Result<&'static str, String> {
     println!("cargo:rerun-if-env-changed={CLANG}");
+    println!("cargo:rerun-if-env-changed={PTXAS}");
+    let mut images = "none";
     if std::env::var_os("CARGO_FEATURE_CUDA").is_some() {
-        for target in ["sm_80", "sm_90", "sm_90a"] {
+        for target in ["sm_80", "sm_90", ASSEMBLED] {
             compile_ptx(folder, target)?;
         }
+        images = match assemble(folder)? {
+            true => "ptx,sm_90a",
+            false => "ptx",
+        };
     }
     #[cfg(feature = "sim")]
     for layout in ["NV", "RDNA3"] {
         compile_sim(folder, layout)?;
     }
-    Ok(())
+    Ok(images)
 }
 
 #[cfg(feature = "sim")]
@@ -129,4 +142,41 @@ fn compile_ptx(folder: &Path, target: &str) -> Result<(), String> {
         "feature cuda compiles kernels with clang 19 (Debian: clang-19), or what {CLANG} names: \
          {problem}"
     ))
+}
+
+/// Machine code from the PTX of [`ASSEMBLED`], an empty file without an assembler; whether there is some.
+fn assemble(folder: &Path) -> Result<bool, String> {
+    let named = std::env::var(PTXAS).ok().filter(|name| !name.is_empty());
+    let ptxas = named.clone().unwrap_or_else(|| "ptxas".to_owned());
+    let release = Command::new(&ptxas).arg("--version").output();
+    let release = match (release, named) {
+        (Ok(output), _) if output.status.success() => output.stdout,
+        (_, None) => Vec::new(),
+        (Ok(output), Some(name)) => {
+            return Err(format!("{PTXAS}={name} ended with {}", output.status));
+        }
+        (Err(error), Some(name)) => return Err(format!("{PTXAS}={name}: {error}")),
+    };
+    let assembler = format!("{ptxas} {}", String::from_utf8_lossy(&release));
+    let made = Made::of(folder, &format!("kernels_{ASSEMBLED}.cubin"), &assembler)?;
+    if made.is_up_to_date() {
+        return Ok(!release.is_empty());
+    }
+    if release.is_empty() {
+        let path = made.path();
+        std::fs::write(&path, []).map_err(|error| format!("{}: {error}", path.display()))?;
+    } else {
+        let status = Command::new(&ptxas)
+            .arg(format!("-arch={ASSEMBLED}"))
+            .arg(made.out.join(format!("kernels_{ASSEMBLED}.ptx")))
+            .arg("-o")
+            .arg(made.path())
+            .status()
+            .map_err(|error| format!("{ptxas}: {error}"))?;
+        if !status.success() {
+            return Err(format!("{ptxas} ended with {status}"));
+        }
+    }
+    made.keep()?;
+    Ok(!release.is_empty())
 }

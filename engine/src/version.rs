@@ -10,7 +10,7 @@ use serde::Serialize;
 /// Where the receipt lies in an ELF file.
 pub const SECTION: &str = ".note.mlxcel_receipt";
 
-/// Bytes of text, padded with zeros. Six fields of at most 160 bytes fit.
+/// Bytes of text, padded with zeros. Six fields of at most 140 bytes and the images fit.
 const TEXT_BYTES: usize = 1024;
 
 /// An ELF note: the three words, the padded owner, the text.
@@ -73,6 +73,9 @@ pub struct Receipt {
     pub target: String,
     /// Cargo profile.
     pub profile: String,
+    /// Forms in which kernels for NVIDIA GPUs are embedded: PTX, which the driver compiles at the
+    /// first start on a machine, and chips with machine code of their own.
+    pub images: Vec<String>,
 }
 
 /// The receipt of the running program.
@@ -92,7 +95,7 @@ impl Receipt {
                 .find(|(found, _)| *found == name)
                 .map_or("unknown", |(_, value)| value)
         };
-        let features = match field("features") {
+        let list = |name| match field(name) {
             "none" | "unknown" => Vec::new(),
             names => names.split(',').map(str::to_owned).collect(),
         };
@@ -100,26 +103,32 @@ impl Receipt {
             version: field("version").to_owned(),
             commit: field("commit").to_owned(),
             dirty: field("dirty").parse().ok(),
-            features,
+            features: list("features"),
             target: field("target").to_owned(),
             profile: field("profile").to_owned(),
+            images: list("images"),
         }
     }
 
     /// The line that other programs read:
     /// `<program> <version> commit=<sha> dirty=<true|false|unknown>
-    /// features=<a,b|none> target=<triple> profile=<name>`.
+    /// features=<a,b|none> target=<triple> profile=<name> images=<a,b|none>`.
     pub fn line(&self, program: &str) -> String {
         let dirty = self
             .dirty
             .map_or("unknown".into(), |dirty| dirty.to_string());
-        let features = match self.features.as_slice() {
+        let joined = |names: &[String]| match names {
             [] => "none".to_owned(),
             names => names.join(","),
         };
         format!(
-            "{program} {} commit={} dirty={dirty} features={features} target={} profile={}",
-            self.version, self.commit, self.target, self.profile
+            "{program} {} commit={} dirty={dirty} features={} target={} profile={} images={}",
+            self.version,
+            self.commit,
+            joined(&self.features),
+            self.target,
+            self.profile,
+            joined(&self.images),
         )
     }
 }
@@ -138,13 +147,14 @@ mod tests {
 
     #[test]
     fn a_line_and_its_parts_say_the_same() {
-        let text = "version=1.2.3 commit=abc dirty=true features=cuda,rocm target=t-u profile=dev";
+        let text = "version=1.2.3 commit=abc dirty=true features=cuda,rocm target=t-u profile=dev images=ptx,sm_90a";
         let receipt = Receipt::parse(&format!("{text}\0\0\0"));
         assert_eq!(receipt.dirty, Some(true));
         assert_eq!(receipt.features, ["cuda", "rocm"]);
+        assert_eq!(receipt.images, ["ptx", "sm_90a"]);
         assert_eq!(
             receipt.line("mlxcel"),
-            "mlxcel 1.2.3 commit=abc dirty=true features=cuda,rocm target=t-u profile=dev"
+            "mlxcel 1.2.3 commit=abc dirty=true features=cuda,rocm target=t-u profile=dev images=ptx,sm_90a"
         );
     }
 

@@ -82,7 +82,14 @@ fn both_programs_print_the_same_receipt() {
     assert_eq!(bench.0, "mlxcel-bench-decode");
     assert_eq!(mlxcel.1, bench.1);
     assert_eq!(mlxcel.1.lines().count(), 1);
-    for field in ["commit=", "dirty=", "features=", "target=", "profile="] {
+    for field in [
+        "commit=",
+        "dirty=",
+        "features=",
+        "target=",
+        "profile=",
+        "images=",
+    ] {
         assert!(mlxcel.1.contains(field), "{field}: {}", mlxcel.1);
     }
 }

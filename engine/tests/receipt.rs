@@ -99,7 +99,7 @@ fn a_clean_checkout_gives_its_commit_and_a_changed_one_is_dirty() {
     let (root, package) = repository();
     let commit = git(root.path(), &["rev-parse", "HEAD"]);
     let clean = format!(
-        "version=1.2.3 commit={commit} dirty=false features=none target=some-target profile=bench"
+        "version=1.2.3 commit={commit} dirty=false features=none target=some-target profile=bench images=none"
     );
     assert_eq!(receipt(&package, &[]), clean);
     std::fs::write(package.join("src/lib.rs"), "// two\n").unwrap();

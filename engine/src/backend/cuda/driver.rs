@@ -12,7 +12,7 @@ use cudarc::driver::sys::{
     self, CUdevice_attribute as DeviceAttribute, CUfunction_attribute as FunctionAttribute,
 };
 
-use crate::backend::cuda::images::image_for;
+use crate::backend::cuda::images::{Image, images_for};
 use crate::backend::cuda::open::unavailable;
 use crate::backend::gpu::{GraphId, HostWords, Launch, Layout, MARKS, Machine, Tuning};
 use crate::device_profile::DeviceProfile;
@@ -69,15 +69,12 @@ impl CudaMachine {
         // SAFETY: the context is retained until this is dropped.
         unsafe { result::ctx::set_current(context) }.map_err(failed("the context"))?;
         let (profile, capability) = describe(device).map_err(failed("the device's properties"))?;
-        let Some(image) = image_for(capability) else {
+        let Some((image, module)) = load(capability).map_err(failed("loading the kernels"))? else {
             return Err(unavailable(format!(
                 "{} has compute capability {}.{}, expected at least 8.0",
                 profile.name, capability.0, capability.1
             )));
         };
-        // SAFETY: the image is PTX that ends in a zero byte.
-        let module = unsafe { result::module::load_data(image.ptx.as_ptr().cast()) };
-        let module = module.map_err(failed("loading the kernels"))?;
         let stream = result::stream::create(result::stream::StreamKind::NonBlocking);
         let stream = stream.map_err(failed("a stream"))?;
         let event = |_| result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
@@ -142,6 +139,21 @@ impl CudaMachine {
         self.tables().functions.insert(kernel, (function, allowed));
         Ok(function)
     }
+}
+
+/// The first image that the driver takes; `None` when there is none for this compute capability. The
+/// error is that of the last one.
+fn load(capability: (i32, i32)) -> Result<Option<(Image, sys::CUmodule)>, DriverError> {
+    let mut loaded = Ok(None);
+    for image in images_for(capability) {
+        // SAFETY: the image is PTX that ends in a zero byte, or an ELF file, which says how long it is.
+        let module = unsafe { result::module::load_data(image.code.as_ptr().cast()) };
+        loaded = module.map(|module| Some((image, module)));
+        if loaded.is_ok() {
+            break;
+        }
+    }
+    loaded
 }
 
 /// What the device is, and its compute capability.
