@@ -100,6 +100,22 @@ plant "$both" "splits beyond one round of loads forgotten" attention_decode.h \
     's.replace("if (first) parts = load_split_parts(p, width, first, splits);", "")'
 plant "$both" "rows behind the first ones of a warp forgotten" attention_decode.h \
     's.replace("if (goes_on) load_rows<E, LANES, N>(rows.k, c.k, c, next, end);", "")'
+plant NV "keys read before their copy has come" attention_cluster.h 's.replace("wait_copies<2 * TILES_AHEAD - 1>();", "")'
+plant NV "values read before their copy has come" attention_cluster.h \
+    's.replace("wait_copies<2 * TILES_AHEAD - 2>();\n        warp_sync();\n        add_values", "add_values")'
+plant NV "a tile copied over while lanes still read it" attention_cluster.h 's.replace("        warp_sync();\n        int next", "        int next")'
+plant NV "new row of a cluster read where nothing is yet" attention_cluster.h 's.replace("if (has_new && new_row < row", "if (false && new_row < row")'
+plant NV "what bf16 rounds away of queries forgotten" attention_cluster.h 's.replace("f2bf(value - bf2f(high_part))", "0")'
+plant NV "warps added up before all have left their results" attention_cluster.h \
+    's.replace("s.tops + warp * CLUSTER_HEADS);\n    block_sync();", "s.tops + warp * CLUSTER_HEADS);")'
+plant NV "peers written to before they have begun" attention_cluster.h 's.replace("    cluster_wait(); // all", "    // all")'
+plant NV "shares added up before all have come" attention_cluster.h 's.replace("    cluster_wait();\n    add_shares", "    add_shares")'
+plant NV "rows behind the first tiles of a warp never copied" attention_cluster.h 's.replace("least(hi, new_row), next < hi)", "least(hi, new_row), false)")'
+plant NV "rows behind the last counted" attention_cluster.h 's.replace("2 * t + i % 2 < rows ?", "2 * t + i % 2 < 99 ?")'
+plant NV "results of a cluster that do not shrink with the maximum" attention_cluster.h 's.replace("*= shrinks[e % 2];", "*= 1.0f;")'
+plant NV "rows of values exchanged in pairs" attention_cluster.h 's.replace("upper ? (a >> 16) | (b & 0xffff0000u) : (a & 0xffffu) | (b << 16)", "upper ? (b >> 16) | (a & 0xffff0000u) : (b & 0xffffu) | (a << 16)")'
+plant NV "weights of blocks ignored" attention_cluster.h 's.replace("sum += weights[j] *", "sum +=")'
+plant NV "second pieces of many query heads forgotten" attention_cluster.h 's.replace("piece * CLUSTER_HEADS, heads", "0, heads")'
 plant "$both" "window one row too wide" attention_prefill.h 's.replace("i + a.oldest", "i + a.oldest - 1")'
 plant "$both" "causal edge one row too far" attention_prefill.h 's.replace("i + a.newest + 1", "i + a.newest + 2")'
 plant "$both" "low parts of inputs forgotten" parts.h \

@@ -126,34 +126,43 @@ template <int E, int G, int LANES> DEV void add_new(Walk<E, G>& w, const float* 
     add_rows<E, G, 1>(w, value, score);
 }
 
-// Norm and rotation of one head by a warp, all of it in registers; zeros behind the head.
-template <int DIM> DEV void finish_in_lanes(const float* in, float* out, const float* norm, float eps, const F2* angles, Divisor pairs) {
+// What norm and rotation of one head need beside the head, which no kernel of a step writes: pairs
+// lane_id(), lane_id() + WARP, ...; lanes without a pair repeat the last one.
+template <int DIM> struct Turn { float a_norm[DIM / 2 / WARP], b_norm[DIM / 2 / WARP]; F2 angle[DIM / 2 / WARP]; };
+template <int DIM> DEV Turn<DIM> load_turn(const float* norm, const F2* angles, Divisor pairs) {
+    Turn<DIM> turn;
+#pragma unroll
+    for (int e = 0; e < DIM / 2 / WARP; e++) {
+        int i = least(lane_id() + e * WARP, pairs.value - 1);
+        turn.a_norm[e] = norm ? norm[i] : 1.0f;
+        turn.b_norm[e] = norm ? norm[i + pairs.value] : 1.0f;
+        turn.angle[e] = angles[i];
+    }
+    return turn;
+}
+
+// Norm and rotation of one head by a warp, all of it in registers; `write` takes an element and its place.
+template <int DIM, class Write> DEV void finish_in_lanes(const float* in, const Turn<DIM>& turn, bool has_norm, float eps, Divisor pairs, Write write) {
     const int PAIRS = DIM / 2 / WARP;
     int half = pairs.value, last = half - 1;
-    float a[PAIRS], b[PAIRS], a_norm[PAIRS], b_norm[PAIRS], squares = 0.0f;
-    F2 angle[PAIRS];
-    // Lanes without a pair repeat the last one.
+    float a[PAIRS], b[PAIRS], squares = 0.0f;
 #pragma unroll
     for (int e = 0; e < PAIRS; e++) {
         int i = least(lane_id() + e * WARP, last);
         a[e] = in[i];
         b[e] = in[i + half];
-        a_norm[e] = norm ? norm[i] : 1.0f;
-        b_norm[e] = norm ? norm[i + half] : 1.0f;
-        angle[e] = angles[i];
     }
 #pragma unroll
     for (int e = 0; e < PAIRS; e++)
         if (lane_id() + e * WARP <= last) squares += a[e] * a[e] + b[e] * b[e];
-    float factor = norm ? fast_rsqrt(warp_sum(squares) * 0.5f * pairs.reciprocal + eps) : 1.0f;
+    float factor = has_norm ? fast_rsqrt(warp_sum(squares) * 0.5f * pairs.reciprocal + eps) : 1.0f;
 #pragma unroll
     for (int e = 0; e < PAIRS; e++) {
         int i = least(lane_id() + e * WARP, last);
-        float x = a[e] * factor * a_norm[e], y = b[e] * factor * b_norm[e];
-        out[i] = x * angle[e].x - y * angle[e].y;
-        out[i + half] = y * angle[e].x + x * angle[e].y;
+        float x = a[e] * factor * turn.a_norm[e], y = b[e] * factor * turn.b_norm[e];
+        write(i, x * turn.angle[e].x - y * turn.angle[e].y);
+        write(i + half, y * turn.angle[e].x + x * turn.angle[e].y);
     }
-    for (int i = 2 * half + lane_id(); i < DIM; i += WARP) out[i] = 0.0f;
 }
 
 // Walkers to block to memory; a partial result is head_dim elements, the largest score, the sum.
@@ -307,9 +316,13 @@ template <int E, int G, int LANES, bool FULL> DEV void decode_attention(const De
     const float* v_in = a.qkv + (a.heads + a.kv_heads + kv_head) * dim;
     for (int job = warp; job < heads + 2; job += ATTENTION_WARPS) {
         bool is_query = job < heads;
-        if (job <= heads)
-            finish_in_lanes<DIM>(is_query ? a.qkv + (first_head + job) * dim : k_in, is_query ? query + job * DIM : new_k,
-                               is_query ? a.q_norm : a.k_norm, is_query ? a.q_eps : a.k_eps, angles, pairs);
+        if (job <= heads) {
+            const float* norm = is_query ? a.q_norm : a.k_norm;
+            float* out = is_query ? query + job * DIM : new_k;
+            finish_in_lanes<DIM>(is_query ? a.qkv + (first_head + job) * dim : k_in, load_turn<DIM>(norm, angles, pairs), norm != nullptr,
+                                 is_query ? a.q_eps : a.k_eps, pairs, [&](int i, float x) { out[i] = x; });
+            for (int i = dim + lane_id(); i < DIM; i += WARP) out[i] = 0.0f;
+        }
         else for (int i = lane_id(); i < DIM; i += WARP) new_v[i] = i < dim ? v_in[i] : 0.0f;
     }
     block_sync();

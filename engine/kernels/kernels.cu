@@ -6,6 +6,7 @@
 #include "linear_plain.h"
 #include "rows.h"
 #include "attention_decode.h"
+#include "attention_cluster.h"
 #include "attention_prefill.h"
 #include "attention_tiles.h"
 #include "attention_warpgroup.h"

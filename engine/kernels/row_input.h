@@ -13,7 +13,6 @@
 // What a block keeps of its input. `tiles`: of each tile the sums of its halves, and its unit.
 struct StagedRow { unsigned char* x; float* tiles; const unsigned char* zeros; float* scratch; };
 
-struct alignas(16) F4 { float v[4]; };
 struct F8 { float v[8]; };
 
 DEV int padded_tiles(int column_tiles) { return (column_tiles + UNIT_TILES - 1) / UNIT_TILES * UNIT_TILES; }

@@ -9,13 +9,14 @@
 #include "sim_switch.h"
 #endif
 
-// Null when all went well, otherwise what was wrong.
-extern "C" const char* NAMED(launch)(const char* kernel, int grid_x, int grid_y, int threads, int order, const void* args) {
+// `shape`: grid, threads of a block, blocks of a cluster, the order of threads. Null when all went well,
+// otherwise what was wrong.
+extern "C" const char* NAMED(launch)(const char* kernel, const int* shape, const void* args) {
 #define X(name, Args)                                                                     \
     if (!strcmp(kernel, #name)) {                                                         \
         Args a;                                                                           \
         memcpy(&a, args, sizeof(a));                                                      \
-        bool ok = sim::launch(grid_x, grid_y, threads, order, [&] { name(a); });          \
+        bool ok = sim::launch(shape[0], shape[1], shape[2], shape[4], [&] { name(a); }, shape[3]); \
         return ok && !sim::fault ? nullptr : sim::fault;                                  \
     }
 #include "kernels.list"

@@ -23,8 +23,8 @@ const float POISON = 12345.0f; // of results that a kernel must write
 void expect(const char* what, double got, double wanted, double tolerance, int at) {
     if (!(std::fabs(got - wanted) <= tolerance * (1 + std::fabs(wanted)))) fail(what, got, wanted, at);
 }
-template <class F> void run(const char* what, int gx, int gy, int threads, int order, F body) {
-    if (!sim::launch(gx, gy, threads, order, body) || sim::fault) {
+template <class F> void run(const char* what, int gx, int gy, int threads, int order, F body, int cluster = 1) {
+    if (!sim::launch(gx, gy, threads, order, body, cluster) || sim::fault) {
         printf("FAILED %s: %s\n", what, sim::fault);
         exit(1);
     }
@@ -429,8 +429,15 @@ std::vector<double> stored(const bf16_t* p, int n) {
 
 const float LOG2_E = 1.44269504f;
 
-void test_decode_attention(void (*kernel)(const DecodeAttentionArgs), int group_heads, int dim, int heads, int kv_heads, int rows, int ring_slots, int oldest_slot, int splits, int least_rows, int save_entry, bool norm, int order) {
-    const int slots = 40, slot = (oldest_slot + rows - 1) % ring_slots, position = 9, threads = 32 * ATTENTION_WARPS;
+#if defined(KPORT_CLUSTERS)
+const int test_cluster_warps = CLUSTER_WARPS;
+#else
+const int test_cluster_warps = 0;
+#endif
+
+// `cluster` blocks have the rows of a kv head, of the kernel for clusters, whose weights are bf16; 0: of the other one.
+void test_decode_attention(void (*kernel)(const DecodeAttentionArgs), int group_heads, int dim, int heads, int kv_heads, int rows, int ring_slots, int oldest_slot, int splits, int least_rows, int save_entry, bool norm, int order, int cluster = 0, double scale = 0.3) {
+    const int slots = most(40, ring_slots), slot = (oldest_slot + rows - 1) % ring_slots, position = 9, threads = 32 * (cluster ? test_cluster_warps : ATTENTION_WARPS);
     int width = kv_heads * dim, pieces = (heads / kv_heads + group_heads - 1) / group_heads;
     auto qkv = floats((heads + 2 * kv_heads) * dim), q_norm = floats(dim), k_norm = floats(dim);
     auto angles = angle_table(16, dim / 2);
@@ -449,9 +456,10 @@ void test_decode_attention(void (*kernel)(const DecodeAttentionArgs), int group_
     DecodeAttentionArgs a = {};
     a.state = &state; a.qkv = qkv.data(); a.out = out.data(); a.partials = partials.data(); a.arrived = arrived.data();
     a.q_norm = norm ? q_norm.data() : nullptr; a.k_norm = norm ? k_norm.data() : nullptr;
-    a.q_eps = 1e-3f; a.k_eps = 2e-3f; a.scale = 0.3f * LOG2_E;
+    a.q_eps = 1e-3f; a.k_eps = 2e-3f; a.scale = (float)scale * LOG2_E;
     a.kind = 1; a.rope = 1; a.heads = heads; a.kv_heads = kv_heads; a.head_dim = dim; a.least_rows = least_rows;
-    run("decode_attention", splits, kv_heads * pieces, threads, order, [&] { kernel(a); });
+    if (cluster) run("cluster_attention", cluster, kv_heads * pieces, threads, order, [&] { kernel(a); }, cluster);
+    else run("decode_attention", splits, kv_heads * pieces, threads, order, [&] { kernel(a); });
     for (u32 count : arrived) expect("counter", count, 0, 0, 0);
     for (int h = 0; h < kv_heads; h++) {
         auto new_k = finished(&qkv[(heads + h) * dim], a.k_norm, a.k_eps, angles, position, dim);
@@ -473,8 +481,8 @@ void test_decode_attention(void (*kernel)(const DecodeAttentionArgs), int group_
         for (int g = 0; g < heads / kv_heads; g++) {
             int head = h * (heads / kv_heads) + g;
             auto q = finished(&qkv[head * dim], a.q_norm, a.q_eps, angles, position, dim);
-            auto wanted = attended(q, keys, values, 0.3);
-            for (int d = 0; d < dim; d++) expect("attention", out[head * dim + d], wanted[d], 1e-4, d);
+            auto wanted = attended(q, keys, values, scale);
+            for (int d = 0; d < dim; d++) expect("attention", out[head * dim + d], wanted[d], cluster ? 2e-3 : 1e-4, d);
         }
     }
     for (int r = 0; r < slots; r++)
@@ -645,6 +653,14 @@ void all(int order) {
     test_decode_attention(decode_attention_16_4, 4, 128, 4, 1, 1, 1, 0, 2, 4, 0, true, order);
     test_decode_attention(decode_attention_32_2, 2, 256, 4, 2, 40, 40, 12, 20, 1, 1, true, order);
     test_decode_attention(decode_attention_32_2, 2, 256, 2, 1, 40, 40, 12, 3, 20, 1, true, order);
+#if defined(KPORT_CLUSTERS)
+    test_decode_attention(cluster_attention_64, 8, 64, 4, 2, 20, 20, 0, 1, 1, -1, true, order, 2);
+    test_decode_attention(cluster_attention_128, 8, 128, 4, 1, 1, 1, 0, 1, 1, 0, true, order, 4);
+    test_decode_attention(cluster_attention_128, 8, 128, 8, 2, 150, 170, 60, 1, 1, 1, false, order, 2);
+    test_decode_attention(cluster_attention_128, 8, 128, 20, 2, 97, 97, 0, 1, 1, 2, true, order, 3, 20);
+    test_decode_attention(cluster_attention_256, 8, 256, 2, 1, 90, 90, 12, 1, 1, 1, true, order, 4);
+    test_decode_attention(cluster_attention_64, 8, 64, 3, 1, 33, 40, 20, 1, 1, -1, false, order, 1);
+#endif
     test_prefill_attention<bf16_t>(finish_rows_bf16, prefill_attention_bf16_2_2, 2, 64, 4, 2, 9, 6, true, order);
     test_prefill_attention<bf16_t>(finish_rows_bf16, prefill_attention_bf16_8_4, 4, 256, 3, 1, 4, 0, false, order);
     test_prefill_attention<float>(finish_rows_f32, prefill_attention_f32_4_2, 2, 96, 4, 4, 7, 3, true, order);

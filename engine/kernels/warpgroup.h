@@ -3,6 +3,7 @@
 // arrive there by the copy engine, which tells a barrier in shared memory (cp.async.bulk, mbarrier).
 #pragma once
 #include "activations.h"
+#include "copies.h"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || (defined(KPORT_CPU) && defined(KPORT_NV))
 #define KPORT_WARPGROUPS 1
@@ -10,11 +11,6 @@
 
 #if defined(KPORT_WARPGROUPS) && defined(KPORT_CUDA)
 typedef u64 Arrivals;
-DEV u32 shared_address(const void* p) {
-    u64 address;
-    asm("cvta.to.shared.u64 %0,%1;" : "=l"(address) : "l"(p));
-    return (u32)address;
-}
 // A barrier that is passed once `count` have arrived and all bytes that were announced are there.
 DEV void set_arrivals(Arrivals* b, int count) {
     asm volatile("mbarrier.init.shared.b64 [%0],%1;" ::"r"(shared_address(b)), "r"(count) : "memory");
@@ -56,14 +52,6 @@ DEV u64 tile_descriptor(const bf16_t* x, int next = 16) {
     return (u64)(shared_address(x) >> 4) | (u64)(next >> 4) << 16 | (1024ull >> 4) << 32 | 1ull << 62;
 }
 
-// 16 bytes to shared memory, zeros unless `there`; they are seen by products after wait_copies,
-// publish_copies and a barrier of the block.
-DEV void copy_16(void* to, const void* from, bool there) {
-    asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
-}
-DEV void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N> DEV void wait_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
-DEV void publish_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 #define SUMS(c) "+f"((c).v[0]), "+f"((c).v[1]), "+f"((c).v[2]), "+f"((c).v[3]), "+f"((c).v[4]), "+f"((c).v[5]), "+f"((c).v[6]), "+f"((c).v[7])
 #define SUMS_64(c) SUMS((c)[0]), SUMS((c)[1]), SUMS((c)[2]), SUMS((c)[3])
 #define SUMS_128(c) SUMS_64(c), SUMS_64((c) + 4)
@@ -129,14 +117,6 @@ DEV void arrive_with_copy(Arrivals* b, void* to, const void* from, int bytes) {
 DEV void wait_arrivals(Arrivals* b, int parity) {
     while ((b->round & 1) == parity) sim::poll();
 }
-
-DEV void copy_16(void* to, const void* from, bool there) {
-    if (there) memcpy(to, from, 16);
-    else memset(to, 0, 16);
-}
-DEV void end_copies() {}
-template <int N> DEV void wait_copies() {}
-DEV void publish_copies() {}
 
 // Batches of each thread's products that have not been waited for.
 typedef std::vector<std::function<void()>> Products;

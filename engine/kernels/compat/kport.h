@@ -13,6 +13,7 @@ typedef unsigned long long u64;
 struct alignas(16) U4 { u32 x, y, z, w; };
 struct alignas(8) U2 { u32 x, y; };
 struct alignas(8) F2 { float x, y; };
+struct alignas(16) F4 { float v[4]; };
 
 // ---- CPU ----------------------------------------------------------------------------------------
 #if defined(KPORT_CPU)

@@ -13,13 +13,19 @@ use cudarc::driver::sys::{
 };
 
 use crate::backend::cuda::images::{Image, images_for};
+use crate::backend::cuda::launch::{
+    CLUSTER_WARPS, allow_large_clusters, cluster_of, clusters_at_once, config, overlapping,
+};
 use crate::backend::cuda::open::unavailable;
-use crate::backend::gpu::{GraphId, HostWords, Launch, Layout, MARKS, Machine, Tuning};
+use crate::backend::gpu::{Clusters, GraphId, HostWords, Launch, Layout, MARKS, Machine, Tuning};
 use crate::device_profile::DeviceProfile;
 use crate::error::BackendError;
 
 /// Dynamic shared memory that a kernel may have without asking.
 const SHARED_BYTES_FOR_ALL: u32 = 48 << 10;
+
+/// Blocks of a cluster that every GPU with clusters runs.
+const PORTABLE_CLUSTER: u32 = 8;
 
 /// Host memory that the device can write to.
 const MAPPED: u32 = 2;
@@ -35,6 +41,7 @@ pub(super) struct CudaMachine {
     /// Kernels may start before the one ahead has ended: from compute capability 9.0 on.
     can_overlap: bool,
     warpgroups: bool,
+    clusters: Clusters,
     marks: Vec<sys::CUevent>,
     allocated: AtomicU64,
     tables: Mutex<Tables>,
@@ -87,6 +94,7 @@ impl CudaMachine {
             profile,
             can_overlap: image.capability >= (9, 0),
             warpgroups: image.for_one_chip,
+            clusters: clusters_at_once(module, image),
             marks: marks.map_err(failed("events"))?,
             allocated: AtomicU64::new(0),
             tables: Mutex::default(),
@@ -110,12 +118,13 @@ impl CudaMachine {
         })
     }
 
-    /// The kernel, allowed to have `shared_bytes` of dynamic shared memory.
+    /// The kernel, allowed to have the dynamic shared memory and the clusters of `launch`.
     fn function(
         &self,
         kernel: &'static str,
-        shared_bytes: u32,
+        launch: Launch,
     ) -> Result<sys::CUfunction, BackendError> {
+        let shared_bytes = launch.shared_bytes;
         let known = self.tables().functions.get(kernel).copied();
         let (function, allowed) = match known {
             Some(known) => known,
@@ -128,6 +137,10 @@ impl CudaMachine {
                 (found, SHARED_BYTES_FOR_ALL)
             }
         };
+        if launch.cluster > PORTABLE_CLUSTER {
+            // SAFETY: `function` is one of the module's.
+            self.with(kernel, || unsafe { allow_large_clusters(function) })?;
+        }
         if shared_bytes > allowed {
             let attribute = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: `function` is one of the module's.
@@ -200,10 +213,13 @@ impl Machine for CudaMachine {
     fn tuning(&self) -> Tuning {
         Tuning {
             vector_threads: 640,
+            beside_threads: 384,
             attention_warps: 8,
+            cluster_warps: CLUSTER_WARPS,
             split_rows: 64,
             threads: 256,
             warpgroups: self.warpgroups,
+            clusters: self.clusters,
         }
     }
 
@@ -268,7 +284,7 @@ impl Machine for CudaMachine {
         launch: Launch,
         args: &[u8],
     ) -> Result<(), BackendError> {
-        let function = self.function(kernel, launch.shared_bytes)?;
+        let function = self.function(kernel, launch)?;
         // Eight bytes at a time: the driver reads the struct where it is, and it must be aligned.
         let mut aligned = vec![0u64; args.len().div_ceil(8)];
         for (word, bytes) in aligned.iter_mut().zip(args.chunks(8)) {
@@ -277,26 +293,11 @@ impl Machine for CudaMachine {
             *word = u64::from_ne_bytes(whole);
         }
         let mut parameters = [aligned.as_mut_ptr().cast::<c_void>()];
-        let id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-        let mut overlaps = sys::CUlaunchAttribute {
-            id,
-            pad: [0; 4],
-            value: sys::CUlaunchAttributeValue {
-                programmaticStreamSerializationAllowed: 1,
-            },
-        };
-        let config = sys::CUlaunchConfig {
-            gridDimX: launch.grid.0,
-            gridDimY: launch.grid.1,
-            gridDimZ: 1,
-            blockDimX: launch.threads,
-            blockDimY: 1,
-            blockDimZ: 1,
-            sharedMemBytes: launch.shared_bytes,
-            hStream: self.stream,
-            attrs: &raw mut overlaps,
-            numAttrs: u32::from(launch.overlaps && self.can_overlap),
-        };
+        let mut attributes = [cluster_of(launch.cluster), overlapping()];
+        // Those that are wanted follow one another.
+        let first = usize::from(launch.cluster == 1);
+        let end = 1 + usize::from(launch.overlaps && self.can_overlap);
+        let config = config(launch, self.stream, &mut attributes[first..end]);
         // SAFETY: the caller answers for the arguments, which the driver copies during the call.
         self.with(kernel, || unsafe {
             sys::cuLaunchKernelEx(

@@ -3,6 +3,7 @@
 
 mod driver;
 mod images;
+mod launch;
 mod open;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::backend::cuda::driver::CudaMachine;
 use crate::backend::cuda::open::require;
-use crate::backend::gpu::{Machine, Most, check_random_products, check_random_tiles};
+use crate::backend::gpu::{
+    Machine, Most, check_random_attention, check_random_products, check_random_tiles,
+};
 
 /// `None` where there is no GPU, which is then said.
 fn machine() -> Option<Arc<dyn Machine>> {
@@ -42,6 +44,13 @@ fn tiles_made_on_the_device_are_those_that_the_host_makes() {
     }
 }
 
+#[test]
+fn decode_attention_of_random_shapes_is_that_of_plain_loops() {
+    if let Some(machine) = machine() {
+        check_random_attention(&machine, 150, 2500);
+    }
+}
+
 /// For `compute-sanitizer`, which is a hundred times slower.
 #[test]
 fn a_few_small_products() {
@@ -51,4 +60,12 @@ fn a_few_small_products() {
         groups: 3,
         tokens: 170,
     });
+}
+
+/// The same of attention.
+#[test]
+fn decode_attention_of_few_rows() {
+    if let Some(machine) = machine() {
+        check_random_attention(&machine, 8, 300);
+    }
 }

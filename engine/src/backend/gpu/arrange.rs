@@ -136,6 +136,7 @@ impl Staging {
                 threads: block,
                 shared_bytes: 0,
                 overlaps: false,
+                cluster: 1,
             };
             self.machine
                 .launch(kernel, launch, as_bytes(std::slice::from_ref(&args)))

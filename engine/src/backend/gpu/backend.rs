@@ -7,9 +7,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use crate::backend::gpu::attention_cut::AttentionCut;
 use crate::backend::gpu::buffer::{Buffer, as_bytes, read_floats};
 use crate::backend::gpu::cache::SequenceCaches;
-use crate::backend::gpu::context::{AttentionCut, Model};
+use crate::backend::gpu::context::Model;
 use crate::backend::gpu::machine::{HostWords, MARKS};
 use crate::backend::gpu::probe;
 use crate::backend::gpu::rope::RopeTable;

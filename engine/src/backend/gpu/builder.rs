@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use crate::backend::gpu::args::MAX_ROPES;
 use crate::backend::gpu::arrange::Staging;
+use crate::backend::gpu::attention_cut::AttentionCut;
 use crate::backend::gpu::backend::GpuBackend;
 use crate::backend::gpu::buffer::Buffer;
-use crate::backend::gpu::context::{AttentionCut, Model};
+use crate::backend::gpu::context::Model;
 use crate::backend::gpu::machine::Machine;
 use crate::backend::gpu::rope::RopeTable;
 use crate::backend::gpu::routes::Routes;
@@ -122,7 +123,8 @@ impl DeviceBuilder for GpuBuilder {
         program: Box<dyn StepProgram>,
         shape: StepShape,
     ) -> Result<Box<dyn Backend>, LoadError> {
-        let Some(cut) = AttentionCut::of(shape.heads, self.model.units) else {
+        let clusters = self.model.machine.tuning().clusters;
+        let Some(cut) = AttentionCut::of(shape.heads, self.model.units, clusters) else {
             return Err(self.unavailable(format!(
                 "attention needs a head_dim of at most 256 that is a multiple of 8, got {}",
                 shape.heads.head_dim

@@ -12,24 +12,8 @@ use crate::backend::gpu::routes::Routes;
 use crate::backend::gpu::tiles::TILE_COLUMNS;
 use crate::backend::gpu::vector_cut::VectorCut;
 use crate::backend::gpu::weights::{Form, Linear, Matrix};
-use crate::backend::interface::{Activation, Arithmetic, HeadShape, Norm};
+use crate::backend::interface::{Activation, Arithmetic, Norm};
 use crate::error::BackendError;
-
-/// Queries and keys of a block of `tile_attention`, elements behind each row, and warps
-/// (`attention_tiles.h`).
-const TILE_ATTENTION: (usize, usize, usize, usize) = (64, 32, 8, 4);
-
-/// Keys of a block of `group_attention` (`attention_warpgroup.h`).
-const GROUP_KEYS: usize = 64;
-
-/// Elements of a row that a lane of a decode attention loads at once (`attention_decode.h`).
-const LANE_ELEMENTS: usize = 8;
-
-/// Most splits of a decode attention (`attention_decode.h`).
-const MOST_SPLITS: usize = 64;
-
-/// Blocks of a decode attention that a multiprocessor holds at once.
-const BLOCKS_PER_UNIT: usize = 2;
 
 /// Weights, and where they are.
 #[derive(Debug)]
@@ -63,117 +47,6 @@ impl Output {
     }
 }
 
-/// How attention is cut into blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct AttentionCut {
-    /// Elements of a head in a lane.
-    elements: usize,
-    /// Query heads that walk together.
-    heads: usize,
-    /// Blocks side by side: kv heads times pieces of their query heads.
-    pub(crate) columns: usize,
-    /// Splits of the rows of a decode step.
-    pub(crate) splits: usize,
-}
-
-impl AttentionCut {
-    /// The cut for heads of `shape` on `units` multiprocessors; `None` for heads that no kernel takes.
-    pub(crate) fn of(shape: HeadShape, units: usize) -> Option<Self> {
-        let elements = [2, 4, 8].into_iter().find(|e| 32 * e >= shape.head_dim)?;
-        if !shape.head_dim.is_multiple_of(LANE_ELEMENTS) {
-            return None;
-        }
-        let group = shape.heads / shape.kv_heads;
-        let heads = if group > 2 { 4 } else { 2 };
-        let columns = shape.kv_heads * group.div_ceil(heads);
-        Some(Self {
-            elements,
-            heads,
-            columns,
-            splits: (BLOCKS_PER_UNIT * units / columns).clamp(1, MOST_SPLITS),
-        })
-    }
-
-    /// The launch of a decode step.
-    pub(crate) fn decode_launch(&self, warps: u32) -> Launch {
-        Launch {
-            grid: (self.splits as u32, self.columns as u32),
-            threads: 32 * warps,
-            shared_bytes: self.decode_shared_bytes(warps as usize),
-            overlaps: true,
-        }
-    }
-
-    /// What a decode block's walkers found, with the largest score and the sum of each head.
-    fn decode_shared_bytes(&self, warps: usize) -> u32 {
-        let head_elements = 32 * self.elements;
-        let walkers = warps * 32 * LANE_ELEMENTS / head_elements;
-        (walkers * self.heads * (head_elements + 2) * 4) as u32
-    }
-
-    /// The decode kernel.
-    pub(crate) fn decode_kernel(&self) -> &'static str {
-        match (self.elements, self.heads) {
-            (2, 2) => "decode_attention_8_2",
-            (2, _) => "decode_attention_8_4",
-            (4, 2) => "decode_attention_16_2",
-            (4, _) => "decode_attention_16_4",
-            (_, 2) => "decode_attention_32_2",
-            _ => "decode_attention_32_4",
-        }
-    }
-
-    /// The kernel on the matrix units for many queries, with its launch; `None` for heads that it
-    /// does not take.
-    pub(crate) fn tile_kernel(
-        shape: HeadShape,
-        queries: usize,
-        warpgroups: bool,
-    ) -> Option<(&'static str, Launch)> {
-        let kernel = match (shape.head_dim, warpgroups) {
-            (64, false) => "tile_attention_64",
-            (128, false) => "tile_attention_128",
-            (256, false) => "tile_attention_256",
-            (64, true) => "group_attention_64",
-            (128, true) => "group_attention_128",
-            (256, true) => "group_attention_256",
-            _ => return None,
-        };
-        let (tile_queries, tile_keys, pad, warps) = TILE_ATTENTION;
-        let elements = match warpgroups {
-            // Queries, keys and values, and room to align them.
-            true => (tile_queries + 2 * GROUP_KEYS) * shape.head_dim + 512,
-            // Each warp has room to turn 16 rows of sums into operands.
-            false => (tile_queries + 2 * tile_keys) * (shape.head_dim + pad) + warps * 16 * 24,
-        };
-        let launch = Launch {
-            grid: (queries.div_ceil(tile_queries) as u32, shape.heads as u32),
-            threads: 32 * warps as u32,
-            shared_bytes: 2 * elements as u32,
-            overlaps: false,
-        };
-        Some((kernel, launch))
-    }
-
-    /// The kernel for many rows.
-    pub(crate) fn rows_kernel(&self, arithmetic: Arithmetic) -> &'static str {
-        match (arithmetic, self.elements, self.heads) {
-            (Arithmetic::Fast, 2, 2) => "prefill_attention_bf16_2_2",
-            (Arithmetic::Fast, 2, _) => "prefill_attention_bf16_2_4",
-            (Arithmetic::Fast, 4, 2) => "prefill_attention_bf16_4_2",
-            (Arithmetic::Fast, 4, _) => "prefill_attention_bf16_4_4",
-            (Arithmetic::Fast, _, 2) => "prefill_attention_bf16_8_2",
-            (Arithmetic::Fast, _, _) => "prefill_attention_bf16_8_4",
-            (Arithmetic::Float32, 2, 2) => "prefill_attention_f32_2_2",
-            (Arithmetic::Float32, 2, _) => "prefill_attention_f32_2_4",
-            (Arithmetic::Float32, 4, 2) => "prefill_attention_f32_4_2",
-            (Arithmetic::Float32, 4, _) => "prefill_attention_f32_4_4",
-            (Arithmetic::Float32, _, 2) => "prefill_attention_f32_8_2",
-            (Arithmetic::Float32, _, _) => "prefill_attention_f32_8_4",
-        }
-    }
-}
-
 impl Model {
     /// Queues a kernel.
     pub(crate) fn launch<T: Plain>(
@@ -193,6 +66,7 @@ impl Model {
             threads: self.machine.tuning().threads,
             shared_bytes: 0,
             overlaps: false,
+            cluster: 1,
         }
     }
 
@@ -216,15 +90,14 @@ impl Model {
         }
     }
 
-    /// `y = W x` for one row; returns the blocks of the last matrix.
+    /// `y = W x` for one row, with `threads` a block; returns the blocks of the last matrix.
     pub(crate) fn vector_product(
         &self,
         linear: &Linear,
         input: RowInput,
-        y: u64,
-        output: Output,
+        (y, output): (u64, Output),
+        threads: u32,
     ) -> Result<usize, BackendError> {
-        let threads = self.machine.tuning().vector_threads;
         let in_pieces = self.in_pieces(linear);
         let mut at = y;
         let mut blocks = 0;
@@ -266,6 +139,7 @@ impl Model {
                 threads,
                 shared_bytes: cut.shared_bytes(threads),
                 overlaps: true,
+                cluster: 1,
             };
             self.launch(vector_kernel(w.bits), launch, &args)?;
             at += 4 * part.rows as u64;

@@ -10,7 +10,7 @@ use crate::device_profile::DeviceProfile;
 use crate::error::BackendError;
 
 /// The shape of one launch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Launch {
     /// Blocks.
     pub(crate) grid: (u32, u32),
@@ -21,7 +21,15 @@ pub(crate) struct Launch {
     /// The kernel waits itself for the one before it (`wait_previous_kernel`), so it may be started
     /// before that has ended.
     pub(crate) overlaps: bool,
+    /// Blocks that follow one another in the first direction of the grid and form a cluster; 1: none do.
+    pub(crate) cluster: u32,
 }
+
+/// Sizes of clusters that are asked for, largest first.
+pub(crate) const CLUSTER_BLOCKS: [u32; 3] = [16, 8, 4];
+
+/// How many clusters of each of [`CLUSTER_BLOCKS`] run at once, of the decode attention that uses them.
+pub(crate) type Clusters = [u32; CLUSTER_BLOCKS.len()];
 
 /// A captured sequence of launches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,18 +49,24 @@ pub(crate) struct HostWords {
 unsafe impl Send for HostWords {}
 
 /// Sizes of launches that suit a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tuning {
     /// Threads of a block in a product with one row.
     pub(crate) vector_threads: u32,
+    /// The same next to a decode attention, so many that a block of either has room beside the other.
+    pub(crate) beside_threads: u32,
     /// Warps of a block of a decode attention, as its kernels were compiled.
     pub(crate) attention_warps: u32,
+    /// The same where its blocks form clusters.
+    pub(crate) cluster_warps: u32,
     /// Rows of keys that a block of a decode attention has at least.
     pub(crate) split_rows: u32,
     /// Threads of a block in attention and between products.
     pub(crate) threads: u32,
     /// The kernels are built for warpgroups that multiply from shared memory.
     pub(crate) warpgroups: bool,
+    /// Zeros where there are none.
+    pub(crate) clusters: Clusters,
 }
 
 /// A device and its one stream: what is queued runs in order.

@@ -48,6 +48,7 @@ pub(crate) fn cut(w: &TileMatrix, tokens: u32, machine: MatrixUnits) -> (&'stati
         threads,
         shared_bytes: 0,
         overlaps: false,
+        cluster: 1,
     };
     (block_kernel(w.bits), launch)
 }
@@ -71,6 +72,7 @@ fn group_cut(row_tiles: u32, tokens: u32, units: u32) -> (&'static str, Launch) 
         threads,
         shared_bytes: STAGES.0 * width * 2 * TILE_COLUMNS as u32 + STAGES.1,
         overlaps: false,
+        cluster: 1,
     };
     (kernel, launch)
 }

@@ -7,6 +7,7 @@
 
 mod args;
 mod arrange;
+mod attention_cut;
 mod backend;
 mod buffer;
 mod builder;
@@ -17,6 +18,8 @@ mod host_tiles;
 mod machine;
 mod matrix;
 mod probe;
+#[cfg(test)]
+mod random_attention;
 #[cfg(test)]
 mod random_matrix;
 #[cfg(test)]
@@ -35,8 +38,13 @@ mod weights;
 
 #[cfg(test)]
 pub(crate) use args::args_sizes;
+pub(crate) use attention_cut::cluster_shared_bytes;
 pub(crate) use builder::GpuBuilder;
-pub(crate) use machine::{GraphId, HostWords, Launch, MARKS, Machine, Tuning};
+pub(crate) use machine::{
+    CLUSTER_BLOCKS, Clusters, GraphId, HostWords, Launch, MARKS, Machine, Tuning,
+};
+#[cfg(test)]
+pub(crate) use random_attention::check as check_random_attention;
 #[cfg(test)]
 pub(crate) use random_products::{Most, check as check_random_products};
 #[cfg(test)]

@@ -141,7 +141,7 @@ fn check_case(machine: &Arc<dyn Machine>, case: Case) -> Result<(), TestCaseErro
     Ok(())
 }
 
-fn failing<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, TestCaseError> {
+pub(super) fn failing<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, TestCaseError> {
     result.map_err(|error| TestCaseError::fail(error.to_string()))
 }
 
@@ -231,9 +231,9 @@ impl Product<'_> {
             x: x.address(),
             ..RowInput::default()
         };
-        let done = self
-            .model
-            .vector_product(linear, input, y.address(), output);
+        let threads = self.model.machine.tuning().vector_threads;
+        let output = (y.address(), output);
+        let done = self.model.vector_product(linear, input, output, threads);
         failing(done).map(|_| ())
     }
 

@@ -4,9 +4,10 @@ use crate::backend::gpu::args::{
     BlockBestArgs, EmbedRowsArgs, FinishRowsArgs, FoldNormArgs, GateRowsArgs, PickArgs,
     PrefillAttentionArgs, RowInput,
 };
+use crate::backend::gpu::attention_cut::AttentionCut;
 use crate::backend::gpu::buffer::{Buffer, read_floats};
 use crate::backend::gpu::cache::SequenceCaches;
-use crate::backend::gpu::context::{AttentionCut, Model, Output, activation_kind, padded};
+use crate::backend::gpu::context::{Model, Output, activation_kind, padded};
 use crate::backend::gpu::step::LOG2_E;
 use crate::backend::gpu::weights::Form;
 use crate::backend::interface::{
@@ -251,9 +252,9 @@ impl RowStages<'_> {
             eps,
             ..RowInput::default()
         };
-        let blocks = self
-            .model
-            .vector_product(head, input, logits, Output::Best(best))?;
+        let output = (logits, Output::Best(best));
+        let threads = self.model.machine.tuning().vector_threads;
+        let blocks = self.model.vector_product(head, input, output, threads)?;
         self.pick(blocks)
     }
 

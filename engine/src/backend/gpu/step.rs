@@ -5,8 +5,9 @@
 use crate::backend::gpu::args::{
     BeginArgs, DecodeAttentionArgs, KindState, MAX_CACHE_KINDS, PickArgs, RowInput, StepState,
 };
+use crate::backend::gpu::attention_cut::AttentionCut;
 use crate::backend::gpu::buffer::Buffer;
-use crate::backend::gpu::context::{AttentionCut, Model, Output, padded};
+use crate::backend::gpu::context::{Model, Output, padded};
 use crate::backend::gpu::machine::{GraphId, HostWords};
 use crate::backend::gpu::weights::Form;
 use crate::backend::interface::{
@@ -217,7 +218,7 @@ impl FusedStages<'_> {
         input
     }
 
-    fn project(&mut self, stage: &ResidualStage) -> Result<(), BackendError> {
+    fn project(&mut self, stage: &ResidualStage, threads: u32) -> Result<(), BackendError> {
         let input = RowInput {
             x: self.buffers.inner.address(),
             ..RowInput::default()
@@ -225,7 +226,8 @@ impl FusedStages<'_> {
         let (model, buffers) = (self.model, self.buffers);
         let linear = &model.linears[stage.linear.0];
         let [c, rest] = &buffers.c;
-        model.vector_product(linear, input, c.address(), Output::Pieces(rest.address()))?;
+        let output = (c.address(), Output::Pieces(rest.address()));
+        model.vector_product(linear, input, output, threads)?;
         self.pending = Some((stage.post_norm, model.in_pieces(linear)));
         Ok(())
     }
@@ -240,8 +242,9 @@ impl Stages for FusedStages<'_> {
     fn qkv(&mut self, stage: &QkvStage) -> Result<(), BackendError> {
         let input = self.normed(stage.norm);
         let (model, buffers) = (self.model, self.buffers);
-        let qkv = buffers.qkv.address();
-        model.vector_product(&model.linears[stage.qkv.0], input, qkv, Output::Store)?;
+        let output = (buffers.qkv.address(), Output::Store);
+        let threads = model.machine.tuning().beside_threads;
+        model.vector_product(&model.linears[stage.qkv.0], input, output, threads)?;
         // Norms, rotation and the append belong to the attention kernel.
         self.projected = Some(*stage);
         Ok(())
@@ -276,25 +279,26 @@ impl Stages for FusedStages<'_> {
             least_rows: model.machine.tuning().split_rows as i32,
         };
         let cut = &buffers.cut;
-        let launch = cut.decode_launch(model.machine.tuning().attention_warps);
+        let launch = cut.decode_launch(model.machine.tuning());
         model.launch(cut.decode_kernel(), launch, &args)
     }
 
     fn output(&mut self, stage: &ResidualStage) -> Result<(), BackendError> {
-        self.project(stage)
+        self.project(stage, self.model.machine.tuning().beside_threads)
     }
 
     fn gate_up(&mut self, stage: &GateUpStage) -> Result<(), BackendError> {
         let input = self.normed(stage.norm);
         let inner = self.buffers.inner.address();
         let gated = &self.model.gated[stage.gate_up.0];
-        let output = Output::Gated(stage.activation);
-        self.model.vector_product(gated, input, inner, output)?;
+        let output = (inner, Output::Gated(stage.activation));
+        let threads = self.model.machine.tuning().vector_threads;
+        self.model.vector_product(gated, input, output, threads)?;
         Ok(())
     }
 
     fn down(&mut self, stage: &ResidualStage) -> Result<(), BackendError> {
-        self.project(stage)
+        self.project(stage, self.model.machine.tuning().vector_threads)
     }
 
     fn head(&mut self, stage: &HeadStage) -> Result<(), BackendError> {
@@ -302,7 +306,9 @@ impl Stages for FusedStages<'_> {
         let (model, buffers) = (self.model, self.buffers);
         let (logits, best) = (buffers.logits.address(), buffers.best.address());
         let head = &model.linears[stage.head.0];
-        let blocks = model.vector_product(head, input, logits, Output::Best(best))?;
+        let threads = model.machine.tuning().vector_threads;
+        let output = (logits, Output::Best(best));
+        let blocks = model.vector_product(head, input, output, threads)?;
         let (tokens, host_tokens) = self.tokens;
         model.pick(&PickArgs {
             best,

@@ -9,28 +9,22 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::backend::gpu::{GraphId, HostWords, Launch, Layout, Machine, Tuning};
+use crate::backend::gpu::{CLUSTER_BLOCKS, GraphId, HostWords, Launch, Layout, Machine, Tuning};
 use crate::device_profile::DeviceProfile;
 use crate::error::BackendError;
 
 type LaunchFunction =
-    unsafe extern "C" fn(*const c_char, c_int, c_int, c_int, c_int, *const c_void) -> *const c_char;
+    unsafe extern "C" fn(*const c_char, *const c_int, *const c_void) -> *const c_char;
 
 unsafe extern "C" {
     fn mlxcel_sim_nv_launch(
         kernel: *const c_char,
-        grid_x: c_int,
-        grid_y: c_int,
-        threads: c_int,
-        order: c_int,
+        shape: *const c_int,
         args: *const c_void,
     ) -> *const c_char;
     fn mlxcel_sim_rdna3_launch(
         kernel: *const c_char,
-        grid_x: c_int,
-        grid_y: c_int,
-        threads: c_int,
-        order: c_int,
+        shape: *const c_int,
         args: *const c_void,
     ) -> *const c_char;
     #[cfg(test)]
@@ -106,17 +100,16 @@ impl SimMachine {
             return Err(stopped(kernel, "more shared memory than there is"));
         }
         let name = CString::new(*kernel).unwrap_or_default();
-        // SAFETY: the caller answers for the arguments; a fault comes back as a static text.
-        let fault = unsafe {
-            function(
-                name.as_ptr(),
-                launch.grid.0 as c_int,
-                launch.grid.1 as c_int,
-                launch.threads as c_int,
-                self.order,
-                args.as_ptr().cast(),
-            )
-        };
+        let shape = [
+            launch.grid.0 as c_int,
+            launch.grid.1 as c_int,
+            launch.threads as c_int,
+            launch.cluster as c_int,
+            self.order,
+        ];
+        // SAFETY: the caller answers for the arguments, the shape is as `sim.cpp` reads it; a fault
+        // comes back as a static text.
+        let fault = unsafe { function(name.as_ptr(), shape.as_ptr(), args.as_ptr().cast()) };
         if fault.is_null() {
             return Ok(());
         }
@@ -156,10 +149,16 @@ impl Machine for SimMachine {
     fn tuning(&self) -> Tuning {
         Tuning {
             vector_threads: 64,
+            beside_threads: 96,
             attention_warps: 2,
+            cluster_warps: 2,
             split_rows: 8,
             threads: 64,
             warpgroups: self.layout == Layout::Nvidia,
+            clusters: match self.layout {
+                Layout::Nvidia => [0, 0, 1000],
+                Layout::Rdna3 => [0; CLUSTER_BLOCKS.len()],
+            },
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::backend::gpu::{Layout, Machine, Most, check_random_products, check_random_tiles};
+use crate::backend::gpu::{
+    Layout, Machine, Most, check_random_attention, check_random_products, check_random_tiles,
+};
 use crate::backend::sim::machine::{SimMachine, args_bytes};
 
 #[test]
@@ -32,5 +34,13 @@ fn tiles_made_on_the_device_are_those_that_the_host_makes() {
     for (layout, order) in [(Layout::Nvidia, 2), (Layout::Rdna3, 1)] {
         let machine: Arc<dyn Machine> = Arc::new(SimMachine::new(layout, order));
         check_random_tiles(&machine, 120);
+    }
+}
+
+#[test]
+fn decode_attention_of_random_shapes_is_that_of_plain_loops() {
+    for (layout, order) in [(Layout::Nvidia, 3), (Layout::Rdna3, 4)] {
+        let machine: Arc<dyn Machine> = Arc::new(SimMachine::new(layout, order));
+        check_random_attention(&machine, 60, 200);
     }
 }
