@@ -103,7 +103,6 @@ plant "$both" "rows behind the first ones of a warp forgotten" attention_decode.
 plant NV "keys read before their copy has come" attention_cluster.h 's.replace("wait_copies<2 * TILES_AHEAD - 1>();", "")'
 plant NV "values read before their copy has come" attention_cluster.h \
     's.replace("wait_copies<2 * TILES_AHEAD - 2>();\n        warp_sync();\n        add_values", "add_values")'
-plant NV "a tile copied over while lanes still read it" attention_cluster.h 's.replace("        warp_sync();\n        int next", "        int next")'
 plant NV "new row of a cluster read where nothing is yet" attention_cluster.h 's.replace("if (has_new && new_row < row", "if (false && new_row < row")'
 plant NV "what bf16 rounds away of queries forgotten" attention_cluster.h 's.replace("f2bf(value - bf2f(high_part))", "0")'
 plant NV "warps added up before all have left their results" attention_cluster.h \
