@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         ("features", Some(features())),
         ("target", variable("TARGET")),
         ("profile", profile()),
-        ("images", Some(images.to_owned())),
+        ("images", Some(images)),
     ];
     let receipt: Vec<String> = fields
         .into_iter()

@@ -20,17 +20,17 @@ const ASSEMBLED: &str = "sm_90a";
 ///
 /// # Errors
 /// What is missing, as a line for whoever builds.
-pub(crate) fn compile(folder: &Path) -> Result<&'static str, String> {
+pub(crate) fn compile(folder: &Path) -> Result<String, String> {
     println!("cargo:rerun-if-env-changed={CLANG}");
     println!("cargo:rerun-if-env-changed={PTXAS}");
-    let mut images = "none";
+    let mut images = "none".to_owned();
     if std::env::var_os("CARGO_FEATURE_CUDA").is_some() {
         for target in ["sm_80", "sm_90", ASSEMBLED] {
             compile_ptx(folder, target)?;
         }
         images = match assemble(folder)? {
-            true => "ptx,sm_90a",
-            false => "ptx",
+            true => format!("ptx,{ASSEMBLED}"),
+            false => "ptx".to_owned(),
         };
     }
     #[cfg(feature = "sim")]
@@ -158,11 +158,12 @@ fn assemble(folder: &Path) -> Result<bool, String> {
         (Err(error), Some(name)) => return Err(format!("{PTXAS}={name}: {error}")),
     };
     let assembler = format!("{ptxas} {}", String::from_utf8_lossy(&release));
+    let is_found = !release.is_empty();
     let made = Made::of(folder, &format!("kernels_{ASSEMBLED}.cubin"), &assembler)?;
     if made.is_up_to_date() {
-        return Ok(!release.is_empty());
+        return Ok(is_found);
     }
-    if release.is_empty() {
+    if !is_found {
         let path = made.path();
         std::fs::write(&path, []).map_err(|error| format!("{}: {error}", path.display()))?;
     } else {
@@ -178,5 +179,5 @@ fn assemble(folder: &Path) -> Result<bool, String> {
         }
     }
     made.keep()?;
-    Ok(!release.is_empty())
+    Ok(is_found)
 }

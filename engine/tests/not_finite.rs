@@ -15,7 +15,7 @@ use mlxcel_engine::backend::cpu::kernel::{
     Activations, CpuFeatures, FloatKind, KernelChoice, Kernels, QuantisedMatrix,
 };
 use mlxcel_engine::backend::cpu::routed::{Choose, RoutedProducts};
-use mlxcel_engine::backend::interface::{HeadRequest, Sampling, TokenSource};
+use mlxcel_engine::backend::interface::{HeadRequest, TokenSource};
 use mlxcel_engine::engine::StepRequest;
 use mlxcel_engine::qmm::{QmmOptions, Route};
 use mlxcel_engine::{Arithmetic, BackendChoice, Engine, LoadOptions, backend};
@@ -98,8 +98,7 @@ fn logits(folder: &Path, backend: BackendChoice, arithmetic: Arithmetic) -> Vec<
     let mut sequence = engine.new_sequence().unwrap();
     let request = StepRequest {
         head: HeadRequest::TokenAndLogits,
-        sampling: Sampling::Greedy,
-        capture_hidden: false,
+        ..StepRequest::greedy()
     };
     let mut all = Vec::new();
     for tokens in [vec![0, 1, 2, 3], vec![0]] {

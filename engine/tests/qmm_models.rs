@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use mlxcel_engine::backend::interface::{HeadRequest, Sampling, TokenSource};
+use mlxcel_engine::backend::interface::{HeadRequest, TokenSource};
 use mlxcel_engine::engine::StepRequest;
 use mlxcel_engine::qmm::{DequantStats, Profile, QmmOptions, QmmReport, QmmSetup};
 use mlxcel_engine::weights::synthetic::write_folder;
@@ -36,8 +36,7 @@ fn prefill(folder: &Path, profile: Option<&str>, options: QmmOptions) -> (Vec<f3
     let mut sequence = engine.new_sequence().unwrap();
     let request = StepRequest {
         head: HeadRequest::TokenAndLogits,
-        sampling: Sampling::Greedy,
-        capture_hidden: false,
+        ..StepRequest::greedy()
     };
     let ids = (0..PROMPT_TOKENS).collect();
     let ticket = sequence.submit(TokenSource::Host(ids), request).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::backend::interface::{Arithmetic, BackendChoice, HeadRequest, Sampling, TokenSource};
+use crate::backend::interface::{Arithmetic, BackendChoice, HeadRequest, TokenSource};
 use crate::check::compare::{Distance, agreement, distance, standard_deviation};
 use crate::check::limits::limits;
 use crate::check::reference::Reference;
@@ -102,8 +102,8 @@ fn run_teacher_forced(
     let mut sequence = engine.new_sequence()?;
     let request = StepRequest {
         head: HeadRequest::AllLogits,
-        sampling: Sampling::Greedy,
         capture_hidden: true,
+        ..StepRequest::greedy()
     };
     let input = TokenSource::Host(reference.prompt_ids.clone());
     let ticket = sequence.submit(input, request)?;

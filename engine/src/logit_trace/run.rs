@@ -1,7 +1,7 @@
 //! A text in chunks, each as one step of as many rows on a sequence of its own.
 
 use super::row::TraceRow;
-use crate::backend::interface::{HeadRequest, Sampling, TokenSource};
+use crate::backend::interface::{HeadRequest, TokenSource};
 use crate::engine::{Engine, StepRequest};
 use crate::error::BackendError;
 
@@ -59,8 +59,7 @@ pub fn trace(
         let mut sequence = engine.new_sequence()?;
         let request = StepRequest {
             head: HeadRequest::AllLogits,
-            sampling: Sampling::Greedy,
-            capture_hidden: false,
+            ..StepRequest::greedy()
         };
         let ticket = sequence.submit(TokenSource::Host(fed.to_vec()), request)?;
         let logits = engine.read(ticket)?.logits;

@@ -3,7 +3,7 @@
 use super::report::{ArithmeticReport, Comparison, PerplexityReport};
 use super::score::LogProbabilities;
 use super::windows::{Window, windows};
-use crate::backend::interface::{HeadRequest, Sampling, TokenSource};
+use crate::backend::interface::{HeadRequest, TokenSource};
 use crate::engine::{Engine, Sequence, StepRequest};
 use crate::error::BackendError;
 
@@ -139,8 +139,7 @@ fn submit(
 ) -> Result<crate::backend::interface::Ticket, BackendError> {
     let request = StepRequest {
         head,
-        sampling: Sampling::Greedy,
-        capture_hidden: false,
+        ..StepRequest::greedy()
     };
     sequence.submit(TokenSource::Host(ids.to_vec()), request)
 }
