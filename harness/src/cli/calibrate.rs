@@ -103,21 +103,25 @@ impl Series<'_> {
     fn all(&mut self, sizes: Option<Sizes>, runs: u32) -> anyhow::Result<Vec<Record>> {
         let mut all = Vec::new();
         for number in 1.. {
-            let place = self.results.join(folder(sizes, number));
-            if number > runs && !record_in(&place)?.is_some_and(|record| is_finished(&record)) {
+            let found = record_in(&self.results.join(folder(sizes, number)))?;
+            if number > runs && !found.as_ref().is_some_and(is_finished) {
                 break;
             }
-            all.push(self.one(sizes, number, runs)?);
+            all.push(self.one(sizes, number, runs, found)?);
         }
         Ok(all)
     }
 
-    /// The finished record of one run, measured now as far as it is not there yet.
-    fn one(&mut self, sizes: Option<Sizes>, number: u32, of: u32) -> anyhow::Result<Record> {
+    /// The finished record of one run, of which `found` is there; the rest is measured now.
+    fn one(
+        &mut self,
+        sizes: Option<Sizes>,
+        number: u32,
+        of: u32,
+        found: Option<Record>,
+    ) -> anyhow::Result<Record> {
         let folder = folder(sizes, number);
-        let place = self.results.join(&folder);
         let planned = plan(&self.prepared.plan, sizes, number);
-        let found = record_in(&place)?;
         let (sealed, directory) = match found {
             Some(record) => {
                 self.belongs_here(&record, &planned)?;
@@ -135,6 +139,7 @@ impl Series<'_> {
                     .unwrap_or("undated")
                     .to_owned();
                 let names = (date.as_str(), self.host.label.as_str());
+                let place = self.results.join(&folder);
                 let directory = store::create(&place, names, &sealed, self.host)?;
                 (sealed, directory)
             }

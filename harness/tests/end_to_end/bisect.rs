@@ -26,8 +26,11 @@ fn the_first_slower_commit_is_found_by_a_few_runs_that_are_not_made_twice() {
     let (good, commits) = history(&project, 34, &[10, 29, 30, 33, 45]);
     project.experiment(&good, &commits[59], "");
     let bad = &commits[59];
-    let bisect = || project.bench_run(&["bisect", "x.yaml", "--good", &good, "--bad", bad]);
-    let output = bisect();
+    let bisect = |more: &[&str]| {
+        let asked = ["bisect", "x.yaml", "--good", &good, "--bad", bad];
+        project.bench_run(&[&asked, more].concat())
+    };
+    let output = bisect(&[]);
     let text = stdout(&output);
     assert!(output.status.success(), "{text}{}", stderr(&output));
     // Commit 33 does not build, so nothing tells it from 34.
@@ -57,32 +60,14 @@ fn the_first_slower_commit_is_found_by_a_few_runs_that_are_not_made_twice() {
         published.page.matches(" is slower than `good`").count()
             + published.page.matches(" are equal within").count()
     );
-    assert_eq!(stdout(&bisect()), text);
+    assert_eq!(stdout(&bisect(&[])), text);
     assert_eq!(steps(), first);
     assert_eq!(Published::read(&project), published);
     // Asked for less, it says what is known all the same.
-    let less = project.bench_run(&[
-        "bisect",
-        "x.yaml",
-        "--good",
-        &good,
-        "--bad",
-        bad,
-        "--max-runs",
-        "2",
-    ]);
+    let less = bisect(&["--max-runs", "2"]);
     assert_eq!(stdout(&less), text);
     assert_eq!(Published::read(&project), published);
-    let less = project.bench_run(&[
-        "bisect",
-        "x.yaml",
-        "--good",
-        &good,
-        "--bad",
-        bad,
-        "--confidence",
-        "0.5",
-    ]);
+    let less = bisect(&["--confidence", "0.5"]);
     assert!(less.status.success(), "{}", stderr(&less));
     assert_eq!(Published::read(&project).picture, published.picture);
     assert_eq!(steps(), first);
