@@ -115,6 +115,13 @@ plant NV "results of a cluster that do not shrink with the maximum" attention_cl
 plant NV "rows of values exchanged in pairs" attention_cluster.h 's.replace("upper ? (a >> 16) | (b & 0xffff0000u) : (a & 0xffffu) | (b << 16)", "upper ? (b >> 16) | (a & 0xffff0000u) : (b & 0xffffu) | (a << 16)")'
 plant NV "weights of blocks ignored" attention_cluster.h 's.replace("sum += weights[j] *", "sum +=")'
 plant NV "second pieces of many query heads forgotten" attention_cluster.h 's.replace("piece * CLUSTER_HEADS, heads", "0, heads")'
+plant NV "queued weights read before their copy has come" weight_units.h 's.replace("wait_copies<QueuedUnits::UNITS - 1>();", "wait_copies<QueuedUnits::UNITS>();")'
+plant NV "queues of two warps in one place" weight_units.h 's.replace("shared + warp_of_block() * (", "shared + 0 * (")'
+plant NV "inputs staged over queued weights" weight_units.h 's.replace("return shared + BDIM_X / WARP * (", "return shared + 0 * (")'
+plant NV "queued scales of other rows" weight_units.h 's.replace("queued_scale(q, slot, i), pairs + acc_row(VECTOR_ACC(i))", "queued_scale(q, slot, i), pairs + acc_row(VECTOR_ACC(i ^ 1))")'
+plant NV "units behind the first never asked for" linear_vector.h 's.replace("for (int d = Queue::FIRST; d < AHEAD; d++) { ask(queue, a.w, next, d, d < count);", "for (int d = Queue::FIRST; d < AHEAD; d++) { ask(queue, a.w, next, d, false);")'
+plant NV "a unit's place used again before it has been taken" linear_vector.h \
+    's.replace("            const Unit<BITS>& unit = take(queue, d);\n            if (Queue::FREE_ONCE_TAKEN) ask(queue, a.w, next, d, left > AHEAD);", "            if (Queue::FREE_ONCE_TAKEN) ask(queue, a.w, next, d, left > AHEAD);\n            const Unit<BITS>& unit = take(queue, d);")'
 plant "$both" "window one row too wide" attention_prefill.h 's.replace("i + a.oldest", "i + a.oldest - 1")'
 plant "$both" "causal edge one row too far" attention_prefill.h 's.replace("i + a.newest + 1", "i + a.newest + 2")'
 plant "$both" "low parts of inputs forgotten" parts.h \
@@ -148,7 +155,7 @@ plant "$both" "shuffle that some lanes skip" linear_plain.h \
 plant "$both" "barrier that some warps skip" linear_vector.h \
     's.replace("    block_sync();\n    Best best", "    if (TID_X < 32) block_sync();\n    Best best")'
 plant NV "read beyond the end of the weights" linear_vector.h \
-    's.replace("if (left > AHEAD) {", "{")' \
+    's.replace("left > AHEAD);", "true);")' \
     "-fsanitize=address -DSIM_UCONTEXT"
 plant NV "write beyond the last row" linear_matrix.h \
     's.replace("if (token < a.tokens && row < a.w.rows)", "if (row < a.w.rows)")' "-fsanitize=address -DSIM_UCONTEXT"

@@ -17,12 +17,17 @@ DEV u32 shared_address(const void* p) {
 DEV void copy_16(void* to, const void* from, bool there) {
     asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
+// 4 bytes.
+DEV void copy_4(void* to, const void* from) {
+    asm volatile("cp.async.ca.shared.global [%0],[%1],4;" ::"r"(shared_address(to)), "l"(from) : "memory");
+}
 // Ends a batch. All but the last N batches are waited for.
 DEV void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> DEV void wait_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 DEV void publish_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 #elif defined(KPORT_COPIES)
-DEV void copy_16(void* to, const void* from, bool there) { sim::begin_copy(to, there ? from : nullptr); }
+DEV void copy_16(void* to, const void* from, bool there) { sim::begin_copy(to, there ? from : nullptr, 16); }
+DEV void copy_4(void* to, const void* from) { sim::begin_copy(to, from, 4); }
 DEV void end_copies() { sim::block->current->batches++; }
 template <int N> DEV void wait_copies() { sim::finish_copies(N); }
 DEV void publish_copies() {}

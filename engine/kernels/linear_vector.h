@@ -13,55 +13,11 @@
 #pragma once
 #include "gate.h"
 #include "row_input.h"
-#include "shares.h"
-#include "weights.h"
+#include "weight_units.h"
 
 // A multiprocessor has room for one block of a product, with the registers that this leaves: many
 // warps, because each is a long chain of dependent instructions.
 #define VECTOR_THREADS 640
-// Units of a warp that are on their way at once.
-#define UNITS_AHEAD(BITS) ((BITS) <= 4 ? 2 : 1)
-#define TILES_OF_UNIT(BITS) ((BITS) == 16 ? 1 : UNIT_TILES)
-
-// A unit in registers: the lane's codes, and scales of the tile whose sums it holds.
-template <int BITS> struct Unit {
-    u32 words[TILES_OF_UNIT(BITS)][LANE_WORDS(BITS)];
-    u32 scales[VECTOR_ACCS]; // of the tile's first group; float32 ones are read when they are used
-};
-
-struct Place { int row_tile, unit; };
-DEV void go_on(Place& at, int units) {
-    if (++at.unit < units) return;
-    at.unit = 0;
-    at.row_tile++;
-}
-
-template <int BITS> DEV void load_codes_once(const u32* tile, u32* words) {
-    if (LANE_WORDS(BITS) % 4) return load_codes<BITS>(tile, words);
-#pragma unroll
-    for (int i = 0; i < LANE_WORDS(BITS) / 4; i++) {
-        U4 v = load_once((const U4*)(tile + TILE_LANE * LANE_WORDS(BITS)) + i);
-        words[4 * i] = v.x; words[4 * i + 1] = v.y; words[4 * i + 2] = v.z; words[4 * i + 3] = v.w;
-    }
-}
-
-// USUAL: see is_usual; whole units and no columns beyond them, too.
-template <int BITS, bool USUAL> DEV void load_unit(const TileMatrix& w, Place at, Unit<BITS>& u) {
-    const int TILES = TILES_OF_UNIT(BITS);
-    int first = at.unit * TILES, tiles = USUAL ? TILES : least(TILES, w.column_tiles - first);
-    const u32* tile = w.codes + ((long)at.row_tile * w.column_tiles + first) * TILE_WORDS(BITS);
-#pragma unroll
-    for (int j = 0; j < TILES; j++) {
-        if (USUAL || j < tiles) load_codes_once<BITS>(tile + j * TILE_WORDS(BITS), u.words[j]);
-        else
-#pragma unroll
-            for (int i = 0; i < LANE_WORDS(BITS); i++) u.words[j][i] = 0;
-    }
-    if (BITS == 16 || (!USUAL && w.scale_kind == SCALE_F32) || held_tile() >= tiles) return;
-    const u32* pairs = (const u32*)w.scales + scale_index(w, at.row_tile, (first + held_tile()) * TILE_COLUMNS);
-#pragma unroll
-    for (int i = 0; i < VECTOR_ACCS; i++) u.scales[i] = load_once(pairs + acc_row(VECTOR_ACC(i)));
-}
 
 // Adds a tile of bf16 weights to the lane's rows.
 DEV void add_weights(const Unit<16>& u, int tile, const StagedRow& s, float* y) {
@@ -189,10 +145,11 @@ DEV Best best_of_block(Best best, Best* scratch) {
     return best_of_warp(scratch[least(lane_id(), BDIM_X / WARP - 1)]);
 }
 
-template <int BITS, bool USUAL> DEV void vector_product(const VectorArgs& a) {
+template <int BITS, bool USUAL, class Queue> DEV void vector_product(const VectorArgs& a) {
     DYNAMIC_SHARED(shared);
-    const int AHEAD = UNITS_AHEAD(BITS);
-    StagedRow s = staged_row(shared, a.w.column_tiles);
+    const int AHEAD = Queue::UNITS;
+    Queue queue;
+    StagedRow s = staged_row(open_queue(queue, shared), a.w.column_tiles);
     float* parts = behind(s);
     int columns = USUAL ? a.w.column_tiles * TILE_COLUMNS : a.w.columns;
     int warp = warp_of_block(), units = a.shares.row_tile_units.value;
@@ -201,14 +158,15 @@ template <int BITS, bool USUAL> DEV void vector_product(const VectorArgs& a) {
     // Weights depend on no other kernel, so they are asked for before it is waited for.
     Quotient begin = divide(first, a.shares.row_tile_units);
     Place at = {begin.whole, begin.rest}, next = at;
-    Unit<BITS> ahead[AHEAD];
 #pragma unroll
-    for (int d = 0; d < AHEAD; d++)
-        if (d < count) { load_unit<BITS, USUAL>(a.w, next, ahead[d]); go_on(next, units); }
+    for (int d = 0; d < Queue::FIRST; d++) { ask(queue, a.w, next, d, d < count); go_on(next, units); }
     NormWeights norms = load_norms(a.in, eight_of(0), columns);
     wait_previous_kernel();
     allow_next_kernel();
-    stage_row<BITS != 16>(a.in, norms, columns, a.w.column_tiles, s);
+    stage_row<BITS != 16>(a.in, norms, columns, a.w.column_tiles, s, [&] {
+#pragma unroll
+        for (int d = Queue::FIRST; d < AHEAD; d++) { ask(queue, a.w, next, d, d < count); go_on(next, units); }
+    });
     int first_row_tile = divide(block.first, a.shares.row_tile_units).whole;
     float y[VECTOR_ACCS];
 #pragma unroll
@@ -218,9 +176,12 @@ template <int BITS, bool USUAL> DEV void vector_product(const VectorArgs& a) {
         for (int d = 0; d < AHEAD; d++) {
             int left = count - done - d;
             if (left <= 0) break;
-            if constexpr (BITS == 16) add_weights(ahead[d], at.unit, s, y);
-            else add_codes<BITS, USUAL>(a.w, ahead[d], at, s, y);
-            if (left > AHEAD) { load_unit<BITS, USUAL>(a.w, next, ahead[d]); go_on(next, units); }
+            const Unit<BITS>& unit = take(queue, d);
+            if (Queue::FREE_ONCE_TAKEN) ask(queue, a.w, next, d, left > AHEAD);
+            if constexpr (BITS == 16) add_weights(unit, at.unit, s, y);
+            else add_codes<BITS, USUAL>(a.w, unit, at, s, y);
+            if (!Queue::FREE_ONCE_TAKEN) ask(queue, a.w, next, d, left > AHEAD);
+            go_on(next, units);
             float* part = parts + (at.row_tile - first_row_tile + warp) * TILE_ROWS;
             go_on(at, units);
             if (at.unit == 0 || left == 1) leave_rows<BITS>(y, part);
@@ -239,7 +200,7 @@ template <int BITS, bool USUAL> DEV void vector_product(const VectorArgs& a) {
 }
 
 #define VECTOR_PRODUCT(BITS) \
-    KERNEL LAUNCH_BOUNDS(VECTOR_THREADS) vector_product_##BITS(const VectorArgs a) { vector_product<BITS, false>(a); }
+    KERNEL LAUNCH_BOUNDS(VECTOR_THREADS) vector_product_##BITS(const VectorArgs a) { vector_product<BITS, false, HeldUnits<BITS, false>>(a); }
 VECTOR_PRODUCT(2)
 VECTOR_PRODUCT(3)
 VECTOR_PRODUCT(5)
@@ -247,6 +208,10 @@ VECTOR_PRODUCT(6)
 VECTOR_PRODUCT(8)
 VECTOR_PRODUCT(16)
 KERNEL LAUNCH_BOUNDS(VECTOR_THREADS) vector_product_4(const VectorArgs a) {
-    if (is_usual(a.w) && a.w.column_tiles % UNIT_TILES == 0) vector_product<4, true>(a);
-    else vector_product<4, false>(a);
+    if (is_usual(a.w) && a.w.column_tiles % UNIT_TILES == 0) vector_product<4, true, HeldUnits<4, true>>(a);
+    else vector_product<4, false, HeldUnits<4, false>>(a);
 }
+// Of weights in the usual form, in whole units. Without units in registers it needs no more than 64 of them.
+#if defined(KPORT_COPIES) && defined(KPORT_NV)
+KERNEL LAUNCH_BOUNDS(1024) queued_product_4(const VectorArgs a) { vector_product<4, true, QueuedUnits>(a); }
+#endif

@@ -134,9 +134,10 @@ DEV float row_factor(const RowInput& in, const StagedRow& s) {
     return in.norm ? fast_rsqrt(sum_of_warps(s.scratch + WARP) * in.one_over_columns + in.eps) : 1.0f;
 }
 
-// `w` is of the first round.
-template <bool PARTS> DEV void stage_normed(const RowInput& in, const NormWeights& w, int columns, int padded, const StagedRow& s) {
+// `w` is of the first round; `then` is done once its inputs have been asked for.
+template <bool PARTS, class Then> DEV void stage_normed(const RowInput& in, const NormWeights& w, int columns, int padded, const StagedRow& s, Then then) {
     F8 x = load_eight(in.x, eight_of(0), columns), c = load_c(in, eight_of(0), columns);
+    then();
     float c_factor = 1.0f;
     if (in.c_norm) {
         float sum = squares(c);
@@ -165,24 +166,25 @@ template <bool PARTS> DEV void stage_normed(const RowInput& in, const NormWeight
     leave_sum(sum, s.scratch + WARP);
 }
 
-template <bool PARTS> DEV void stage_plain(const RowInput& in, int columns, int padded, const StagedRow& s) {
+template <bool PARTS, class Then> DEV void stage_plain(const RowInput& in, int columns, int padded, const StagedRow& s, Then then) {
     const int AHEAD = 3;
 #pragma unroll 1
     for (int first = 0; is_round(first, padded); first += AHEAD) {
         F8 x[AHEAD];
 #pragma unroll
         for (int r = 0; r < AHEAD; r++) x[r] = load_eight(in.x, eight_of(first + r), columns);
+        if (first == 0) then();
 #pragma unroll
         for (int r = 0; r < AHEAD; r++)
             if (is_round(first + r, padded)) stage_eight<PARTS>(s, eight_of(first + r), padded, x[r]);
     }
 }
 
-// The row but for its factor.
-template <bool PARTS> DEV void stage_row(const RowInput& in, const NormWeights& w, int columns, int column_tiles, const StagedRow& s) {
+// The row but for its factor. `then` is done by all threads, once the first of it has been asked for.
+template <bool PARTS, class Then> DEV void stage_row(const RowInput& in, const NormWeights& w, int columns, int column_tiles, const StagedRow& s, Then then) {
     int padded = padded_tiles(column_tiles) * TILE_COLUMNS;
     if (TID_X < TILE_COLUMNS / 4) ((u32*)s.zeros)[TID_X] = 0;
-    if (in.norm) stage_normed<PARTS>(in, w, columns, padded, s);
-    else stage_plain<PARTS>(in, columns, padded, s);
+    if (in.norm) stage_normed<PARTS>(in, w, columns, padded, s, then);
+    else stage_plain<PARTS>(in, columns, padded, s, then);
     block_sync();
 }

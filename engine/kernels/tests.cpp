@@ -161,6 +161,28 @@ void round_to_parts(std::vector<double>& x) {
     }
 }
 
+// Weights that are queued in shared memory give the same bits.
+void compare_queued(VectorArgs a, int blocks, int threads, int order) {
+#if defined(KPORT_NV)
+    if (a.w.bits != 4 || !is_usual(a.w) || a.w.column_tiles % UNIT_TILES) return;
+    int results = a.output == OUT_GATED ? a.w.rows / 2 : a.w.rows;
+    std::vector<float> y(a.w.rows, POISON), y_rest(a.w.rows, POISON);
+    std::vector<Best> best(blocks);
+    const VectorArgs held = a;
+    a.y = y.data();
+    if (held.y_rest) a.y_rest = y_rest.data();
+    if (held.best) a.best = best.data();
+    run("queued_product", blocks, 1, threads, order, [&] { queued_product_4(a); });
+    for (int i = 0; i < results; i++) {
+        expect("queued row", y[i], held.y[i], 0, i);
+        if (held.y_rest) expect("queued rest of a row", y_rest[i], held.y_rest[i], 0, i);
+    }
+    for (int i = 0; i < blocks && a.output == OUT_BEST; i++) expect("best of a queued block", best[i].id, held.best[i].id, 0, i);
+#else
+    (void)a, (void)blocks, (void)threads, (void)order;
+#endif
+}
+
 UnitShares shares_of(const TileMatrix& w, int blocks, int warps, bool pieces);
 enum Pieces { WHOLE, IN_PIECES };
 void test_vector(int bits, int group, int scale_kind, int rows, int columns, int output, bool norm, bool c, bool c_norm, int threads, int order, Pieces pieces = WHOLE) {
@@ -186,6 +208,7 @@ void test_vector(int bits, int group, int scale_kind, int rows, int columns, int
     a.gate = rows % 3 ? GATE_SILU : GATE_GELU_TANH;
     a.shares = shares_of(a.w, blocks, threads / 32, pieces == IN_PIECES);
     run("vector_product", blocks, 1, threads, order, [&] { vector_kernel(bits)(a); });
+    compare_queued(a, blocks, threads, order);
     for (int i = 0; i < columns && a.in.c_rest; i++) add[i] += rest[i];
     for (int i = 0; i < rows && pieces == IN_PIECES; i++) y[i] += y_rest[i];
 
@@ -635,6 +658,11 @@ void all(int order) {
     test_vector(4, 64, SCALE_BF16, 70, 640, OUT_STORE, false, false, false, 64, order, IN_PIECES);
     test_vector(4, 64, SCALE_BF16, 67, 1024, OUT_STORE, true, true, true, 96, order, IN_PIECES);
     test_vector(16, 64, SCALE_BF16, 50, 320, OUT_STORE, true, true, true, 64, order, IN_PIECES);
+    // Of weights that are queued: more units a warp than are on their way, and fewer; groups of two tiles.
+    test_vector(4, 64, SCALE_BF16, 80, 1280, OUT_STORE, true, true, true, 64, order, IN_PIECES);
+    test_vector(4, 64, SCALE_BF16, 48, 1024, OUT_STORE, false, false, false, 64, order);
+    test_vector(4, 64, SCALE_BF16, 48, 256, OUT_GATED, true, true, false, 96, order);
+    test_vector(4, 128, SCALE_BF16, 60, 768, OUT_BEST, true, false, false, 64, order);
     test_small_inputs(order);
     test_shares();
     test_matrix(block_launch(4), 4, 32, 144, 96, 5, false, order);

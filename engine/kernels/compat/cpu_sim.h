@@ -49,8 +49,8 @@ inline void switch_to(Context& from, Context& to) {
 
 // ---- a block ------------------------------------------------------------------------------------
 enum class State { Running, AtBlockBarrier, AtWarpBarrier, Polling, Done };
-// 16 bytes under way to shared memory; null: zeros.
-struct Copy { void* to; const void* from; int batch; };
+// Bytes under way to shared memory; null: zeros.
+struct Copy { void* to; const void* from; int bytes, batch; };
 struct Fiber {
     Context context;
     int thread, warp, lane;
@@ -219,14 +219,14 @@ inline void finish_copies(int batches_left) {
     size_t done = 0;
     for (; done < me.copies.size() && me.copies[done].batch < me.batches - batches_left; done++) {
         const Copy& c = me.copies[done];
-        if (c.from) memcpy(c.to, c.from, 16);
-        else memset(c.to, 0, 16);
+        if (c.from) memcpy(c.to, c.from, c.bytes);
+        else memset(c.to, 0, c.bytes);
     }
     me.copies.erase(me.copies.begin(), me.copies.begin() + done);
 }
-inline void begin_copy(void* to, const void* from) {
+inline void begin_copy(void* to, const void* from, int bytes) {
     Fiber& me = *block->current;
-    me.copies.push_back(Copy{to, from, me.batches});
+    me.copies.push_back(Copy{to, from, bytes, me.batches});
     if (!late_copies) finish_copies(-1);
 }
 

@@ -214,6 +214,7 @@ impl Machine for CudaMachine {
         Tuning {
             vector_threads: 640,
             beside_threads: 384,
+            queues: self.can_overlap,
             attention_warps: 8,
             cluster_warps: CLUSTER_WARPS,
             split_rows: 64,

@@ -10,7 +10,7 @@ use crate::backend::gpu::machine::{Launch, Machine};
 use crate::backend::gpu::matrix::{self, MatrixUnits};
 use crate::backend::gpu::routes::Routes;
 use crate::backend::gpu::tiles::TILE_COLUMNS;
-use crate::backend::gpu::vector_cut::VectorCut;
+use crate::backend::gpu::vector_cut::{Neighbours, VectorCut, VectorKernel};
 use crate::backend::gpu::weights::{Form, Linear, Matrix};
 use crate::backend::interface::{Activation, Arithmetic, Norm};
 use crate::error::BackendError;
@@ -90,13 +90,13 @@ impl Model {
         }
     }
 
-    /// `y = W x` for one row, with `threads` a block; returns the blocks of the last matrix.
+    /// `y = W x` for one row; returns the blocks of the last matrix.
     pub(crate) fn vector_product(
         &self,
         linear: &Linear,
         input: RowInput,
         (y, output): (u64, Output),
-        threads: u32,
+        next_to: Neighbours,
     ) -> Result<usize, BackendError> {
         let in_pieces = self.in_pieces(linear);
         let mut at = y;
@@ -111,6 +111,7 @@ impl Model {
                 _ => 0,
             };
             let cut = VectorCut::of(&w, self.units, y_rest != 0);
+            let kernel = VectorKernel::of(&w, &cut, next_to, self.machine.tuning());
             let args = VectorArgs {
                 w,
                 input: RowInput {
@@ -126,7 +127,7 @@ impl Model {
                 } else {
                     0
                 },
-                shares: cut.shares(threads),
+                shares: cut.shares(kernel.threads),
                 output: match output {
                     Output::Store | Output::Pieces(_) => OUT_STORE,
                     Output::Gated(_) => OUT_GATED,
@@ -134,14 +135,7 @@ impl Model {
                 },
                 gate: gate_kind(output),
             };
-            let launch = Launch {
-                grid: (cut.blocks as u32, 1),
-                threads,
-                shared_bytes: cut.shared_bytes(threads),
-                overlaps: true,
-                cluster: 1,
-            };
-            self.launch(vector_kernel(w.bits), launch, &args)?;
+            self.launch(kernel.name, kernel.launch(&cut), &args)?;
             at += 4 * part.rows as u64;
             blocks = cut.blocks;
         }
@@ -232,17 +226,5 @@ fn gate_kind(output: Output) -> i32 {
 fn unexpected_form() -> BackendError {
     BackendError::Stopped {
         reason: "a matrix in the order of the file where tiles are expected".to_owned(),
-    }
-}
-
-fn vector_kernel(bits: i32) -> &'static str {
-    match bits {
-        2 => "vector_product_2",
-        3 => "vector_product_3",
-        4 => "vector_product_4",
-        5 => "vector_product_5",
-        6 => "vector_product_6",
-        8 => "vector_product_8",
-        _ => "vector_product_16",
     }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Tuning {
     pub(crate) vector_threads: u32,
     /// The same next to a decode attention, so many that a block of either has room beside the other.
     pub(crate) beside_threads: u32,
+    /// Products with one row have a kernel that queues weights in shared memory, and that pays.
+    pub(crate) queues: bool,
     /// Warps of a block of a decode attention, as its kernels were compiled.
     pub(crate) attention_warps: u32,
     /// The same where its blocks form clusters.

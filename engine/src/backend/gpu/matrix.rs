@@ -36,7 +36,7 @@ pub(crate) struct MatrixUnits {
 
 /// The kernel for `tokens` rows times `w`, and its launch.
 pub(crate) fn cut(w: &TileMatrix, tokens: u32, machine: MatrixUnits) -> (&'static str, Launch) {
-    if machine.warpgroups && suits_warpgroups(w) {
+    if machine.warpgroups && is_usual(w) {
         return group_cut(w.row_tiles as u32, tokens, machine.units);
     }
     let (row_tiles, block_tokens, threads) = BLOCK;
@@ -54,7 +54,7 @@ pub(crate) fn cut(w: &TileMatrix, tokens: u32, machine: MatrixUnits) -> (&'stati
 }
 
 /// The usual format: four bits, bf16 scales of groups at least as wide as a tile.
-fn suits_warpgroups(w: &TileMatrix) -> bool {
+pub(crate) fn is_usual(w: &TileMatrix) -> bool {
     w.bits == 4 && w.scale_kind == 0 && w.group as usize >= TILE_COLUMNS
 }
 

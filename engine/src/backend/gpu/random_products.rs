@@ -16,9 +16,13 @@ use crate::backend::gpu::random_matrix::{Format, HostMatrix, PLAIN, Sum, gated};
 use crate::backend::gpu::random_module::Random;
 use crate::backend::gpu::routes::Routes;
 use crate::backend::gpu::tiles::{Layout, TILE_COLUMNS};
+use crate::backend::gpu::vector_cut::Neighbours;
 use crate::backend::gpu::weights::Linear;
 use crate::backend::interface::{Activation, Arithmetic};
 use crate::weights::Dtype;
+
+/// Each may have a kernel of its own.
+const NEIGHBOURS: [Neighbours; 2] = [Neighbours::Attention, Neighbours::Products];
 
 /// Floats behind a row of the results that must stay as they are.
 const GAP: usize = 3;
@@ -208,13 +212,15 @@ impl Product<'_> {
     }
 
     fn check_vector(&self, linear: &Linear, wanted: &[Sum]) -> Result<(), TestCaseError> {
-        let y = self.poisoned(4 * (self.case.format.rows + GAP))?;
-        self.vector_product(linear, &y, Output::Store)?;
-        let got = self.floats(&y, self.case.format.rows + GAP)?;
-        for (row, value) in got.iter().enumerate() {
-            match wanted.get(row) {
-                Some(wanted) => wanted.of_vector().expect(f64::from(*value), row, 0)?,
-                None => prop_assert!(value.is_nan(), "written beyond the last row"),
+        for next_to in NEIGHBOURS {
+            let y = self.poisoned(4 * (self.case.format.rows + GAP))?;
+            self.vector_product(linear, &y, Output::Store, next_to)?;
+            let got = self.floats(&y, self.case.format.rows + GAP)?;
+            for (row, value) in got.iter().enumerate() {
+                match wanted.get(row) {
+                    Some(wanted) => wanted.of_vector().expect(f64::from(*value), row, 0)?,
+                    None => prop_assert!(value.is_nan(), "written beyond the last row"),
+                }
             }
         }
         Ok(())
@@ -225,15 +231,15 @@ impl Product<'_> {
         linear: &Linear,
         y: &Buffer,
         output: Output,
+        next_to: Neighbours,
     ) -> Result<(), TestCaseError> {
         let x = failing(Buffer::of(&self.model.machine, self.x))?;
         let input = RowInput {
             x: x.address(),
             ..RowInput::default()
         };
-        let threads = self.model.machine.tuning().vector_threads;
         let output = (y.address(), output);
-        let done = self.model.vector_product(linear, input, output, threads);
+        let done = self.model.vector_product(linear, input, output, next_to);
         failing(done).map(|_| ())
     }
 
@@ -278,9 +284,9 @@ impl Product<'_> {
                 wanted.rounded().expect(value, row, token)?;
             }
         }
-        if tokens == 1 {
+        for next_to in NEIGHBOURS.into_iter().filter(|_| tokens == 1) {
             let y = self.poisoned(4 * rows)?;
-            self.vector_product(linear, &y, Output::Gated(gate))?;
+            self.vector_product(linear, &y, Output::Gated(gate), next_to)?;
             let got = self.floats(&y, rows)?;
             let (g, up) = (gates.times(self.x, false), ups.times(self.x, false));
             for (row, value) in got.iter().enumerate() {

@@ -9,6 +9,7 @@ use crate::backend::gpu::buffer::{Buffer, read_floats};
 use crate::backend::gpu::cache::SequenceCaches;
 use crate::backend::gpu::context::{Model, Output, activation_kind, padded};
 use crate::backend::gpu::step::LOG2_E;
+use crate::backend::gpu::vector_cut::Neighbours;
 use crate::backend::gpu::weights::Form;
 use crate::backend::interface::{
     Arithmetic, AttentionStage, GateUpStage, HeadRequest, HeadStage, LinearId, Norm, QkvStage,
@@ -253,8 +254,8 @@ impl RowStages<'_> {
             ..RowInput::default()
         };
         let output = (logits, Output::Best(best));
-        let threads = self.model.machine.tuning().vector_threads;
-        let blocks = self.model.vector_product(head, input, output, threads)?;
+        let next_to = Neighbours::Products;
+        let blocks = self.model.vector_product(head, input, output, next_to)?;
         self.pick(blocks)
     }
 

@@ -9,6 +9,7 @@ use crate::backend::gpu::attention_cut::AttentionCut;
 use crate::backend::gpu::buffer::Buffer;
 use crate::backend::gpu::context::{Model, Output, padded};
 use crate::backend::gpu::machine::{GraphId, HostWords};
+use crate::backend::gpu::vector_cut::Neighbours;
 use crate::backend::gpu::weights::Form;
 use crate::backend::interface::{
     AttentionStage, GateUpStage, HeadShape, HeadStage, LinearId, Norm, QkvStage, ResidualStage,
@@ -218,7 +219,7 @@ impl FusedStages<'_> {
         input
     }
 
-    fn project(&mut self, stage: &ResidualStage, threads: u32) -> Result<(), BackendError> {
+    fn project(&mut self, stage: &ResidualStage, next_to: Neighbours) -> Result<(), BackendError> {
         let input = RowInput {
             x: self.buffers.inner.address(),
             ..RowInput::default()
@@ -227,7 +228,7 @@ impl FusedStages<'_> {
         let linear = &model.linears[stage.linear.0];
         let [c, rest] = &buffers.c;
         let output = (c.address(), Output::Pieces(rest.address()));
-        model.vector_product(linear, input, output, threads)?;
+        model.vector_product(linear, input, output, next_to)?;
         self.pending = Some((stage.post_norm, model.in_pieces(linear)));
         Ok(())
     }
@@ -243,8 +244,8 @@ impl Stages for FusedStages<'_> {
         let input = self.normed(stage.norm);
         let (model, buffers) = (self.model, self.buffers);
         let output = (buffers.qkv.address(), Output::Store);
-        let threads = model.machine.tuning().beside_threads;
-        model.vector_product(&model.linears[stage.qkv.0], input, output, threads)?;
+        let qkv = &model.linears[stage.qkv.0];
+        model.vector_product(qkv, input, output, Neighbours::Attention)?;
         // Norms, rotation and the append belong to the attention kernel.
         self.projected = Some(*stage);
         Ok(())
@@ -284,7 +285,7 @@ impl Stages for FusedStages<'_> {
     }
 
     fn output(&mut self, stage: &ResidualStage) -> Result<(), BackendError> {
-        self.project(stage, self.model.machine.tuning().beside_threads)
+        self.project(stage, Neighbours::Attention)
     }
 
     fn gate_up(&mut self, stage: &GateUpStage) -> Result<(), BackendError> {
@@ -292,13 +293,13 @@ impl Stages for FusedStages<'_> {
         let inner = self.buffers.inner.address();
         let gated = &self.model.gated[stage.gate_up.0];
         let output = (inner, Output::Gated(stage.activation));
-        let threads = self.model.machine.tuning().vector_threads;
-        self.model.vector_product(gated, input, output, threads)?;
+        self.model
+            .vector_product(gated, input, output, Neighbours::Products)?;
         Ok(())
     }
 
     fn down(&mut self, stage: &ResidualStage) -> Result<(), BackendError> {
-        self.project(stage, self.model.machine.tuning().vector_threads)
+        self.project(stage, Neighbours::Products)
     }
 
     fn head(&mut self, stage: &HeadStage) -> Result<(), BackendError> {
@@ -306,9 +307,8 @@ impl Stages for FusedStages<'_> {
         let (model, buffers) = (self.model, self.buffers);
         let (logits, best) = (buffers.logits.address(), buffers.best.address());
         let head = &model.linears[stage.head.0];
-        let threads = model.machine.tuning().vector_threads;
         let output = (logits, Output::Best(best));
-        let blocks = model.vector_product(head, input, output, threads)?;
+        let blocks = model.vector_product(head, input, output, Neighbours::Products)?;
         let (tokens, host_tokens) = self.tokens;
         model.pick(&PickArgs {
             best,

@@ -1,6 +1,8 @@
 //! How a product with one row is cut into blocks.
 
 use crate::backend::gpu::args::{Divisor, TileMatrix, UnitShares};
+use crate::backend::gpu::machine::{Launch, Tuning};
+use crate::backend::gpu::matrix::is_usual;
 
 /// Tiles that are one unit of work, of codes and of bf16 weights (`linear_vector.h`).
 const UNIT_TILES: [usize; 2] = [4, 1];
@@ -20,6 +22,79 @@ const ROW_TILE_SUMS: usize = 16 * 4;
 /// Below this share of busy multiprocessors a row tile may have two blocks, at the price of one more
 /// row for whoever reads the result.
 const BUSY_SHARE: f64 = 0.9;
+
+/// Units that a warp of `queued_product_4` has on their way, and bytes of each (`weight_units.h`).
+const QUEUED_UNITS: u32 = 3;
+const QUEUED_UNIT_BYTES: u32 = 4 * (512 + 64);
+
+/// A warp with more units than that has its weights in registers: the start of a long product matters little,
+/// and a unit takes fewer instructions there. Queued, products of 11 units a warp were 4 % of a step faster,
+/// the head's 48 and 62 were 0.2 and 0.4 % slower (docs/speed-diary.md); between them nothing was measured.
+const MOST_QUEUED_UNITS: i32 = 32;
+
+/// What runs before and behind a product with one row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Neighbours {
+    /// A decode attention: a block leaves room for one of its.
+    Attention,
+    /// Products: a block has a multiprocessor for itself.
+    Products,
+}
+
+/// The kernel of a product with one row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct VectorKernel {
+    pub(crate) name: &'static str,
+    /// Of a block.
+    pub(crate) threads: u32,
+    /// Bytes of shared memory for weights on their way.
+    queue_bytes: u32,
+}
+
+impl VectorKernel {
+    /// For `w` that is cut so.
+    pub(crate) fn of(w: &TileMatrix, cut: &VectorCut, next_to: Neighbours, tuning: Tuning) -> Self {
+        let threads = match next_to {
+            Neighbours::Attention => tuning.beside_threads,
+            Neighbours::Products => tuning.vector_threads,
+        };
+        let whole_units = (w.column_tiles as usize).is_multiple_of(UNIT_TILES[0]);
+        let short = cut.shares(threads).warp_units.value <= MOST_QUEUED_UNITS;
+        let alone = next_to == Neighbours::Products;
+        if tuning.queues && alone && is_usual(w) && whole_units && short {
+            return Self {
+                name: "queued_product_4",
+                threads,
+                queue_bytes: threads / 32 * QUEUED_UNITS * QUEUED_UNIT_BYTES,
+            };
+        }
+        let name = match w.bits {
+            2 => "vector_product_2",
+            3 => "vector_product_3",
+            4 => "vector_product_4",
+            5 => "vector_product_5",
+            6 => "vector_product_6",
+            8 => "vector_product_8",
+            _ => "vector_product_16",
+        };
+        Self {
+            name,
+            threads,
+            queue_bytes: 0,
+        }
+    }
+
+    /// The launch of the product that is cut so.
+    pub(crate) fn launch(self, cut: &VectorCut) -> Launch {
+        Launch {
+            grid: (cut.blocks as u32, 1),
+            threads: self.threads,
+            shared_bytes: cut.shared_bytes(self.threads) + self.queue_bytes,
+            overlaps: true,
+            cluster: 1,
+        }
+    }
+}
 
 /// The blocks of a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +151,8 @@ impl VectorCut {
         }
     }
 
-    /// Bytes of shared memory of a block of `threads`.
-    pub(crate) fn shared_bytes(&self, threads: u32) -> u32 {
+    /// Bytes of shared memory of a block of `threads`, but for what is queued.
+    fn shared_bytes(&self, threads: u32) -> u32 {
         (self.shared_bytes + threads as usize / 32 * ROW_TILE_SUMS) as u32
     }
 }
@@ -115,6 +190,79 @@ mod tests {
         // There are no more blocks than row tiles, so a block's share is at least a row tile.
         let cut = cut(64, 10240, true);
         assert_eq!((cut.blocks, cut.in_pieces), (4, false));
+    }
+
+    /// Of Gemma 3 4B and Llama 3.1 8B on an H200.
+    #[test]
+    fn short_products_next_to_products_are_queued() {
+        let tuning = Tuning {
+            vector_threads: 640,
+            beside_threads: 384,
+            queues: true,
+            ..Tuning::default()
+        };
+        let kernel = |w: TileMatrix, next_to, tuning| {
+            let cut = VectorCut::of(&w, 132, true);
+            let kernel = VectorKernel::of(&w, &cut, next_to, tuning);
+            (
+                kernel.name,
+                kernel.threads,
+                kernel.launch(&cut).shared_bytes,
+            )
+        };
+        let usual = |rows: i32, columns: i32| TileMatrix {
+            row_tiles: rows / 16,
+            column_tiles: columns / 64,
+            bits: 4,
+            group: 64,
+            ..TileMatrix::default()
+        };
+        let inputs =
+            |columns: u32, row_tiles: u32| columns / 64 * 144 + 320 + (20 + row_tiles) * 64;
+        let queued = |columns, row_tiles| {
+            (
+                "queued_product_4",
+                640,
+                inputs(columns, row_tiles) + 20 * 3 * 2304,
+            )
+        };
+        let held = |bytes| ("vector_product_4", 640, bytes);
+        let products = Neighbours::Products;
+        assert_eq!(
+            kernel(usual(20480, 2560), products, tuning),
+            queued(2560, 10)
+        );
+        assert_eq!(
+            kernel(usual(28672, 4096), products, tuning),
+            queued(4096, 14)
+        );
+        assert_eq!(
+            kernel(usual(4096, 14336), products, tuning),
+            queued(14336, 2)
+        );
+        // The head.
+        assert_eq!(
+            kernel(usual(262_144, 2560), products, tuning),
+            held(inputs(2560, 125))
+        );
+        let beside = kernel(usual(4096, 2560), Neighbours::Attention, tuning);
+        assert_eq!((beside.0, beside.1), ("vector_product_4", 384));
+        // No kernel has units of this kind, or the machine has no queues.
+        let (name, ..) = kernel(usual(20480, 2560 + 64), products, tuning);
+        assert_eq!(name, "vector_product_4");
+        let six = TileMatrix {
+            bits: 6,
+            ..usual(20480, 2560)
+        };
+        assert_eq!(kernel(six, products, tuning).0, "vector_product_6");
+        let without = Tuning {
+            queues: false,
+            ..tuning
+        };
+        assert_eq!(
+            kernel(usual(20480, 2560), products, without),
+            held(inputs(2560, 10))
+        );
     }
 
     #[test]

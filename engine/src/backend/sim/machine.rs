@@ -150,6 +150,7 @@ impl Machine for SimMachine {
         Tuning {
             vector_threads: 64,
             beside_threads: 96,
+            queues: self.layout == Layout::Nvidia,
             attention_warps: 2,
             cluster_warps: 2,
             split_rows: 8,
