@@ -119,9 +119,9 @@ plant NV "queued weights read before their copy has come" weight_units.h 's.repl
 plant NV "queues of two warps in one place" weight_units.h 's.replace("shared + warp_of_block() * (", "shared + 0 * (")'
 plant NV "inputs staged over queued weights" weight_units.h 's.replace("return shared + BDIM_X / WARP * (", "return shared + 0 * (")'
 plant NV "queued scales of other rows" weight_units.h 's.replace("queued_scale(q, slot, i), pairs + acc_row(VECTOR_ACC(i))", "queued_scale(q, slot, i), pairs + acc_row(VECTOR_ACC(i ^ 1))")'
-plant NV "units behind the first never asked for" linear_vector.h 's.replace("for (int d = Queue::FIRST; d < AHEAD; d++) { ask(queue, a.w, next, d, d < count);", "for (int d = Queue::FIRST; d < AHEAD; d++) { ask(queue, a.w, next, d, false);")'
+plant NV "units behind the first never asked for" linear_vector.h 's.replace("if (d >= a.shares.first_units) { ask(queue, a.w, next, d, d < count);", "if (d >= a.shares.first_units) { ask(queue, a.w, next, d, false);")'
 plant NV "a unit's place used again before it has been taken" linear_vector.h \
-    's.replace("            const Unit<BITS>& unit = take(queue, d);\n            if (Queue::FREE_ONCE_TAKEN) ask(queue, a.w, next, d, left > AHEAD);", "            if (Queue::FREE_ONCE_TAKEN) ask(queue, a.w, next, d, left > AHEAD);\n            const Unit<BITS>& unit = take(queue, d);")'
+    's.replace("            const Unit<BITS>& unit = take(queue, d);\n            if (Queue::QUEUED) ask(queue, a.w, next, d, left > AHEAD);", "            if (Queue::QUEUED) ask(queue, a.w, next, d, left > AHEAD);\n            const Unit<BITS>& unit = take(queue, d);")'
 plant "$both" "window one row too wide" attention_prefill.h 's.replace("i + a.oldest", "i + a.oldest - 1")'
 plant "$both" "causal edge one row too far" attention_prefill.h 's.replace("i + a.newest + 1", "i + a.newest + 2")'
 plant "$both" "low parts of inputs forgotten" parts.h \

@@ -159,13 +159,17 @@ template <int BITS, bool USUAL, class Queue> DEV void vector_product(const Vecto
     Quotient begin = divide(first, a.shares.row_tile_units);
     Place at = {begin.whole, begin.rest}, next = at;
 #pragma unroll
-    for (int d = 0; d < Queue::FIRST; d++) { ask(queue, a.w, next, d, d < count); go_on(next, units); }
+    for (int d = 0; d < AHEAD; d++)
+        if (!Queue::QUEUED || d < a.shares.first_units) { ask(queue, a.w, next, d, d < count); go_on(next, units); }
     NormWeights norms = load_norms(a.in, eight_of(0), columns);
     wait_previous_kernel();
     allow_next_kernel();
+    // Were first_units a constant, the assembler would ask for inputs behind these.
     stage_row<BITS != 16>(a.in, norms, columns, a.w.column_tiles, s, [&] {
+        if (Queue::QUEUED)
 #pragma unroll
-        for (int d = Queue::FIRST; d < AHEAD; d++) { ask(queue, a.w, next, d, d < count); go_on(next, units); }
+            for (int d = 0; d < AHEAD; d++)
+                if (d >= a.shares.first_units) { ask(queue, a.w, next, d, d < count); go_on(next, units); }
     });
     int first_row_tile = divide(block.first, a.shares.row_tile_units).whole;
     float y[VECTOR_ACCS];
@@ -177,10 +181,10 @@ template <int BITS, bool USUAL, class Queue> DEV void vector_product(const Vecto
             int left = count - done - d;
             if (left <= 0) break;
             const Unit<BITS>& unit = take(queue, d);
-            if (Queue::FREE_ONCE_TAKEN) ask(queue, a.w, next, d, left > AHEAD);
+            if (Queue::QUEUED) ask(queue, a.w, next, d, left > AHEAD);
             if constexpr (BITS == 16) add_weights(unit, at.unit, s, y);
             else add_codes<BITS, USUAL>(a.w, unit, at, s, y);
-            if (!Queue::FREE_ONCE_TAKEN) ask(queue, a.w, next, d, left > AHEAD);
+            if (!Queue::QUEUED) ask(queue, a.w, next, d, left > AHEAD);
             go_on(next, units);
             float* part = parts + (at.row_tile - first_row_tile + warp) * TILE_ROWS;
             go_on(at, units);

@@ -172,6 +172,7 @@ void compare_queued(VectorArgs a, int blocks, int threads, int order) {
     a.y = y.data();
     if (held.y_rest) a.y_rest = y_rest.data();
     if (held.best) a.best = best.data();
+    a.shares.first_units = order % (QueuedUnits::UNITS + 1);
     run("queued_product", blocks, 1, threads, order, [&] { queued_product_4(a); });
     for (int i = 0; i < results; i++) {
         expect("queued row", y[i], held.y[i], 0, i);

@@ -48,12 +48,12 @@ template <int BITS, bool USUAL> DEV void load_unit(const TileMatrix& w, Place at
     for (int i = 0; i < VECTOR_ACCS; i++) u.scales[i] = load_once(pairs + acc_row(VECTOR_ACC(i)));
 }
 
-// ---- on their way: UNITS of them, FIRST of which are asked for before the inputs are ----------------
+// ---- on their way: UNITS of them ------------------------------------------------------------------
 
 template <int BITS, bool USUAL> struct HeldUnits {
-    static const int UNITS = BITS <= 4 ? 2 : 1, FIRST = UNITS;
-    // Whether the place of a unit can be used again once it has been taken.
-    static const bool FREE_ONCE_TAKEN = false;
+    static const int UNITS = BITS <= 4 ? 2 : 1;
+    // Not in shared memory; then the place of a unit can be used again as soon as it has been taken.
+    static const bool QUEUED = false;
     Unit<BITS> units[UNITS];
 };
 // Makes room in shared memory; returns what lies behind.
@@ -68,10 +68,10 @@ template <int BITS, bool USUAL> DEV const Unit<BITS>& take(const HeldUnits<BITS,
 
 // Units of four bits in the usual form. A lane copies what it reads itself, so no lane waits for another.
 // Inputs come out of the same memory as weights and behind all that were asked for before, those of other
-// blocks too: a block asks for one unit a warp, then for its inputs, then for the rest.
+// blocks too: a warp asks for a first unit, then for its inputs, then for the rest.
 struct QueuedUnits {
-    static const int UNITS = 3, FIRST = 1;
-    static const bool FREE_ONCE_TAKEN = true;
+    static const int UNITS = 3;
+    static const bool QUEUED = true;
     unsigned char* units; // of the warp
 };
 DEV unsigned char* open_queue(QueuedUnits& q, unsigned char* shared) {

@@ -82,7 +82,7 @@ arguments! {
     /// Units of a product and who has them (`linear_vector.h`).
     UnitShares {
         row_tile_units: Divisor, warp_units: Divisor,
-        step_units: i32, block_steps: i32, larger_blocks: i32, padding: i32,
+        step_units: i32, block_steps: i32, larger_blocks: i32, first_units: i32,
     }
     /// Of `vector_product_*`.
     VectorArgs {

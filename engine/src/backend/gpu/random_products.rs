@@ -71,22 +71,43 @@ fn cases(most: Most) -> impl Strategy<Value = Case> {
         prop::sample::select(vec![1, 3, 132]),
         any::<u64>(),
     );
-    (format, shape).prop_map(
-        |((bits, group, groups, scales), (rows, tokens, gate, bias, units, seed))| Case {
-            format: Format {
-                bits,
-                group,
-                columns: group * groups,
-                scales,
-                rows,
-                bias,
-            },
-            tokens,
-            gate,
-            units,
-            seed,
+    let decoded = prop::bool::weighted(0.25);
+    (format, shape, decoded).prop_map(
+        |((bits, group, groups, scales), (rows, tokens, gate, bias, units, seed), decoded)| {
+            let case = Case {
+                format: Format {
+                    bits,
+                    group,
+                    columns: group * groups,
+                    scales,
+                    rows,
+                    bias,
+                },
+                tokens,
+                gate,
+                units,
+                seed,
+            };
+            if decoded { as_decoded(case) } else { case }
         },
     )
+}
+
+/// One row times the usual format, in whole units: what a decode step's kernels are made for, and what chance
+/// alone hardly brings.
+fn as_decoded(case: Case) -> Case {
+    let format = case.format;
+    Case {
+        format: Format {
+            bits: 4,
+            group: format.group.max(TILE_COLUMNS),
+            columns: format.columns.next_multiple_of(4 * TILE_COLUMNS),
+            scales: Dtype::Bf16,
+            ..format
+        },
+        tokens: 1,
+        ..case
+    }
 }
 
 /// Runs `most.cases` cases on `machine`; the same ones at every call.

@@ -27,6 +27,10 @@ const BUSY_SHARE: f64 = 0.9;
 const QUEUED_UNITS: u32 = 3;
 const QUEUED_UNIT_BYTES: u32 = 4 * (512 + 64);
 
+/// Of these a warp asks for so many before it asks for its inputs; with none or all of them a step is 1 to 5 %
+/// slower (docs/speed-diary.md).
+const FIRST_UNITS: i32 = 1;
+
 /// A warp with more units than that has its weights in registers: the start of a long product matters little,
 /// and a unit takes fewer instructions there. Queued, products of 11 units a warp were 4 % of a step faster,
 /// the head's 48 and 62 were 0.2 and 0.4 % slower (docs/speed-diary.md); between them nothing was measured.
@@ -147,7 +151,7 @@ impl VectorCut {
             step_units: step_units as i32,
             block_steps: (steps / self.blocks) as i32,
             larger_blocks: (steps % self.blocks) as i32,
-            padding: 0,
+            first_units: FIRST_UNITS,
         }
     }
 
