@@ -70,6 +70,46 @@ fn every_token_but_the_last_of_a_chunk_predicts_the_next() {
 }
 
 #[test]
+fn a_trace_that_fails_leaves_the_file_that_was_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (text, trace) = (folder.path().join("text"), folder.path().join("trace"));
+    std::fs::write(&text, "a").unwrap();
+    std::fs::write(&trace, "of yesterday").unwrap();
+    let arguments = |text: &Path| {
+        let mut arguments: Vec<String> = ["-m", "synthetic:tiny-gemma3", "--tokens", "20"]
+            .map(str::to_owned)
+            .into();
+        for (name, path) in [("--file", text), ("--output", &trace)] {
+            arguments.extend([name.to_owned(), path.display().to_string()]);
+        }
+        arguments
+    };
+    let run = |text: &Path| {
+        let arguments = arguments(text);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        mlxcel(folder.path(), &arguments)
+    };
+    let failed = run(&text);
+    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("nothing to predict"));
+    assert_eq!(std::fs::read_to_string(&trace).unwrap(), "of yesterday");
+    std::fs::write(&text, "several words that make more than one token").unwrap();
+    let whole = run(&text);
+    assert!(whole.status.success(), "{whole:?}");
+    let lines = std::fs::read_to_string(&trace).unwrap();
+    assert!(
+        lines.lines().count() > 2 && lines.starts_with('{'),
+        "{lines}"
+    );
+    let left: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name.to_string_lossy().contains("incomplete"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
 fn another_size_of_the_cache_gives_the_same_bytes_and_another_device_does_not() {
     let cache = tempfile::tempdir().unwrap();
     let trace = |extra: &[&str], entries: &str| {

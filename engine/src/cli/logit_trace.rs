@@ -1,7 +1,8 @@
 //! `mlxcel logit-trace`: what a model predicts at every position of a text.
 
+use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::json;
@@ -85,29 +86,54 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         None => tokenizer.synthesise(count)?,
     };
     ids.truncate(count);
-    let mut out = BufWriter::new(writer(arguments)?);
-    writeln!(out, "{}", header(arguments, &engine, ids.len()))?;
-    let options = TraceOptions {
-        chunk_tokens: arguments.chunk as usize,
-        top: arguments.top as usize,
-    };
-    trace(&engine, &ids, options, &mut |row| {
-        serde_json::to_writer(&mut out, row)?;
-        out.write_all(b"\n")
-    })?;
-    out.flush()?;
+    match &arguments.output {
+        None => write(arguments, &engine, &ids, std::io::stdout())?,
+        Some(path) => write_whole(path, |file| write(arguments, &engine, &ids, file))?,
+    }
     routes::print_cache_stats(&engine.qmm_report());
     Ok(SUCCESS)
 }
 
-fn writer(arguments: &Arguments) -> anyhow::Result<Box<dyn Write>> {
-    Ok(match &arguments.output {
-        None => Box::new(std::io::stdout()),
-        Some(path) => Box::new(
-            std::fs::File::create(path)
-                .with_context(|| format!("failed to create {}", path.display()))?,
-        ),
-    })
+fn write(
+    arguments: &Arguments,
+    engine: &Engine,
+    ids: &[u32],
+    out: impl Write,
+) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(out);
+    writeln!(out, "{}", header(arguments, engine, ids.len()))?;
+    let options = TraceOptions {
+        chunk_tokens: arguments.chunk as usize,
+        top: arguments.top as usize,
+    };
+    trace(engine, ids, options, &mut |row| {
+        serde_json::to_writer(&mut out, row)?;
+        out.write_all(b"\n")
+    })?;
+    Ok(out.flush()?)
+}
+
+/// Fills the file at `path` by way of one beside it, so that a trace that fails leaves what was there.
+/// Pipes and devices are written to as they are.
+fn write_whole(path: &Path, fill: impl FnOnce(File) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let create = |path: &Path| {
+        File::create(path).with_context(|| format!("failed to create {}", path.display()))
+    };
+    if path.metadata().is_ok_and(|found| !found.is_file()) {
+        return fill(create(path)?);
+    }
+    let mut incomplete = path.as_os_str().to_owned();
+    incomplete.push(".incomplete");
+    let incomplete = PathBuf::from(incomplete);
+    let filled = fill(create(&incomplete)?).and_then(|()| {
+        std::fs::rename(&incomplete, path)
+            .with_context(|| format!("failed to rename {} into place", incomplete.display()))
+    });
+    if filled.is_err() {
+        // The reason is that of the trace.
+        let _ = std::fs::remove_file(&incomplete);
+    }
+    filled
 }
 
 /// What two traces must agree in to be comparable. Nothing about builds, routes or devices: traces
