@@ -324,8 +324,8 @@ fn keys_that_are_missing_or_wrong_are_named() {
             &["`quantization.bits, group_size`", "7 bits"],
         ),
         (
-            |c| c["quantization"]["mode"] = json!("mxfp4"),
-            &["`quantization.mode`", "expected affine", "got \"mxfp4\""],
+            |c| c["quantization"]["mode"] = json!("nvfp4"),
+            &["`quantization.mode`", "affine or mxfp4", "got \"nvfp4\""],
         ),
         (
             |c| c["use_sliding_window"] = json!(true),

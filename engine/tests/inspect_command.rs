@@ -120,19 +120,44 @@ fn a_format_without_a_kernel_is_named_with_its_modules() {
     let dir = tempfile::tempdir().unwrap();
     let mut all = tensors("qwen3");
     let name = "model.layers.1.mlp.down_proj";
-    // mxfp4: no biases, one byte of exponent for 32 codes of 4 bits.
+    // nvfp4: no biases, one byte of scale for 16 codes of 4 bits.
     all.remove(&format!("{name}.biases"));
     let rows = all[&format!("{name}.weight")].shape[0];
     let words = all[&format!("{name}.weight")].shape[1];
     let scales = all.get_mut(&format!("{name}.scales")).unwrap();
     scales.dtype = "U8".to_owned();
-    scales.shape = vec![rows, words / 4];
-    scales.bytes = vec![127; rows * words / 4];
+    scales.shape = vec![rows, words / 2];
+    scales.bytes = vec![56; rows * words / 2];
     write_folder(dir.path(), &config("qwen3"), &all, 1);
     let report = inspect(dir.path());
     let found = problems(&report);
-    assert!(found.contains("no kernel reads `mxfp4`"), "{found}");
+    assert!(found.contains("no kernel reads `nvfp4`"), "{found}");
     assert!(found.contains(name), "{found}");
+}
+
+#[test]
+fn mxfp4_loads_and_what_it_is_executed_as_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    // The Llama fixture has four bits in groups of 32; its codes are as good as any.
+    let mut all = tensors("llama");
+    let name = "model.layers.1.mlp.down_proj";
+    all.remove(&format!("{name}.biases"));
+    let scales = all.get_mut(&format!("{name}.scales")).unwrap();
+    scales.dtype = "U8".to_owned();
+    scales.bytes = vec![120; scales.bytes.len() / 2];
+    write_folder(dir.path(), &config("llama"), &all, 1);
+    let report = inspect(dir.path());
+    assert_eq!(report["loads"], true, "{report}");
+    let share = &report["formats"][1];
+    assert_eq!(
+        (&share["format"], &share["modules"]),
+        (&json!("mxfp4"), &json!(1))
+    );
+    assert_eq!(share["parameters"], 128 * 192);
+    assert_eq!(share["executed_as"], "affine 5-bit g32");
+    assert_eq!(report["formats"][0]["executed_as"], Value::Null);
+    let text = run(dir.path(), &[]);
+    assert!(text.contains("executed as affine 5-bit g32"), "{text}");
 }
 
 #[test]

@@ -69,6 +69,8 @@ pub struct HostLinear<'a> {
     pub in_features: usize,
     /// The matrix.
     pub weights: HostWeights<'a>,
+    /// The file's format where `weights` were converted from another one, e.g. `mxfp4`.
+    pub stored_as: Option<&'static str>,
     /// `[out_features]`, where the module has one.
     pub bias: Option<Vec<f32>>,
 }

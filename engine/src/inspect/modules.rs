@@ -21,6 +21,8 @@ pub struct Module {
     pub format: String,
     /// Whether the engine has the format.
     pub known_format: bool,
+    /// Format that it is converted to when it is loaded.
+    pub executed_as: Option<String>,
     /// Shape of its weight.
     pub shape: Vec<usize>,
     /// Numbers that it stands for.
@@ -76,12 +78,14 @@ fn module(path: &str, tensors: &Tensors<'_>, quantization: &Value) -> Module {
         (Some(weight), None) => Found {
             format: format!("{:?}", weight.dtype).to_lowercase(),
             known: weight.dtype.is_float(),
+            executed_as: None,
             parameters: elements(weight.shape),
         },
         (None, _) => Found {
             format: "no weight".to_owned(),
             // A lone `bias` is a vector of some unknown family's.
             known: tensors.scales.is_none() && tensors.biases.is_none(),
+            executed_as: None,
             parameters: 0,
         },
     };
@@ -89,6 +93,7 @@ fn module(path: &str, tensors: &Tensors<'_>, quantization: &Value) -> Module {
         path: path.to_owned(),
         format: found.format,
         known_format: found.known,
+        executed_as: found.executed_as,
         shape,
         parameters: found.parameters + tensors.bias_elements,
         bytes: tensors.bytes,
@@ -98,6 +103,7 @@ fn module(path: &str, tensors: &Tensors<'_>, quantization: &Value) -> Module {
 struct Found {
     format: String,
     known: bool,
+    executed_as: Option<String>,
     parameters: u64,
 }
 
@@ -111,6 +117,7 @@ fn quantised(
     let unknown = |format: String| Found {
         format,
         known: false,
+        executed_as: None,
         parameters: 0,
     };
     let words = weight.shape.last().copied().unwrap_or(0);
@@ -123,8 +130,12 @@ fn quantised(
     let parameters = |group: u64| elements(scales.shape).saturating_mul(group);
     if !has_biases {
         let known = [("mxfp4", 128, 32), ("nvfp4", 64, 16), ("mxfp8", 256, 32)];
-        return match known.iter().find(|(_, bits, _)| *bits == bits_per_scale) {
+        let bytes = scales.dtype == Dtype::U8;
+        let fits = |bits: u64| bytes && bits == bits_per_scale;
+        return match known.iter().find(|(_, bits, _)| fits(*bits)) {
             Some((name, _, group)) => Found {
+                known: *name == "mxfp4",
+                executed_as: (*name == "mxfp4").then(|| AffineFormat::OF_MXFP4.to_string()),
                 parameters: parameters(*group),
                 ..unknown((*name).to_owned())
             },
@@ -140,6 +151,7 @@ fn quantised(
         Some(format) => Found {
             format: format.to_string(),
             known: true,
+            executed_as: None,
             parameters: parameters(format.group_size() as u64),
         },
         None => unknown(format!("affine, {bits_per_scale} bits a scale")),
@@ -176,6 +188,7 @@ pub fn by_format(modules: &[Module]) -> Vec<FormatShare> {
     for module in modules {
         let share = shares.entry(&module.format).or_insert_with(|| FormatShare {
             format: module.format.clone(),
+            executed_as: module.executed_as.clone(),
             modules: 0,
             parameters: 0,
             bytes: 0,

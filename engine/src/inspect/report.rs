@@ -98,6 +98,8 @@ pub struct Shard {
 pub struct FormatShare {
     /// E.g. `affine 4-bit g64` or `bf16`.
     pub format: String,
+    /// Format that it is converted to, without loss, when it is loaded; `None` if it stays.
+    pub executed_as: Option<String>,
     /// Modules.
     pub modules: usize,
     /// Numbers that they stand for.

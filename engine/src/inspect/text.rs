@@ -109,9 +109,13 @@ fn tables(report: &InspectReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         "Format", "modules", "bytes"
     )?;
     for share in &report.formats {
+        let executed = match &share.executed_as {
+            Some(format) => format!("  executed as {format}"),
+            None => String::new(),
+        };
         writeln!(
             f,
-            "  {:<formats$} {:>8} {:>11}",
+            "  {:<formats$} {:>8} {:>11}{executed}",
             share.format,
             share.modules,
             size(share.bytes)

@@ -43,7 +43,8 @@ impl<'a> Census<'a> {
         }
     }
 
-    /// Formats, the one with the most bytes first, e.g. `affine 4-bit g64, affine 6-bit g64`.
+    /// Formats, the one with the most bytes first, e.g. `affine 4-bit g64, affine 6-bit g64` or
+    /// `mxfp4 as affine 5-bit g32`.
     pub fn formats(&self) -> String {
         let mut by_size: Vec<_> = self.bytes_by_format.iter().collect();
         by_size.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
@@ -58,6 +59,10 @@ impl Census<'_> {
         let format = match &part.weights {
             HostWeights::Plain(tensor) => format!("{:?}", tensor.dtype).to_lowercase(),
             HostWeights::Affine { format, .. } => format.to_string(),
+        };
+        let format = match part.stored_as {
+            Some(stored) => format!("{stored} as {format}"),
+            None => format,
         };
         *self.bytes_by_format.entry(format).or_default() += bytes;
         self.matrix_bytes += bytes;

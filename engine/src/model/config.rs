@@ -3,14 +3,13 @@
 //! Keys and defaults are those of the published model folders; docs/MODELS.md lists the facts that
 //! are easy to get wrong. Not here: tensor names and shapes.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::config_reader::Reader;
+use super::quantisation::{QuantisationConfig, read_quantisation};
 use crate::error::LoadError;
-use crate::quant::AffineFormat;
 
 /// Longer heads than any model has; as [`MAX_LAYERS`].
 const MAX_HEAD_DIM: usize = 8192;
@@ -81,24 +80,6 @@ pub struct SlidingConfig {
     pub is_sliding: Vec<bool>,
     /// Frequencies of sliding layers.
     pub rope: RopeConfig,
-}
-
-/// What config.json says about a module's weights.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ModuleFormat {
-    /// Affine groups.
-    Affine(AffineFormat),
-    /// Left as it was (`false`).
-    Plain,
-}
-
-/// The `quantization` object.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct QuantisationConfig {
-    /// For modules without an entry of their own.
-    pub default: Option<AffineFormat>,
-    /// Module path → its own entry.
-    pub overrides: BTreeMap<String, ModuleFormat>,
 }
 
 /// A model's shape.
@@ -386,41 +367,4 @@ fn check_heads(reader: &Reader<'_>, config: &ModelConfig) -> Result<(), LoadErro
         return Err(reader.wrong("head_dim", &expected, &Value::from(head_dim)));
     }
     Ok(())
-}
-
-// ---- quantisation -------------------------------------------------------------------------------
-
-fn read_quantisation(outer: &Reader<'_>, prefix: &str) -> Result<QuantisationConfig, LoadError> {
-    if outer.raw("quantization").is_none() {
-        return Ok(QuantisationConfig::default());
-    }
-    let section = outer.object("quantization")?;
-    let mut overrides = BTreeMap::new();
-    for (key, value) in section.map {
-        let format = match value {
-            Value::Bool(false) => ModuleFormat::Plain,
-            Value::Object(_) => ModuleFormat::Affine(read_format(&section.object(key)?)?),
-            _ => continue,
-        };
-        let path = key.strip_prefix(prefix).unwrap_or(key);
-        overrides.insert(path.to_owned(), format);
-    }
-    Ok(QuantisationConfig {
-        default: Some(read_format(&section)?),
-        overrides,
-    })
-}
-
-fn read_format(section: &Reader<'_>) -> Result<AffineFormat, LoadError> {
-    if let Some(mode) = section.raw("mode").filter(|m| *m != &Value::from("affine")) {
-        return Err(section.wrong("mode", "affine", mode));
-    }
-    let bits = section.count_or("bits", 4)? as u64;
-    let group = section.count_or("group_size", 64)? as u64;
-    AffineFormat::new(bits, group).map_err(|error| LoadError::ConfigKey {
-        path: section.path.clone(),
-        key: section.dotted("bits, group_size"),
-        expected: "2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or 128".to_owned(),
-        got: error.to_string(),
-    })
 }

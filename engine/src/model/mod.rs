@@ -10,6 +10,7 @@ pub mod family;
 pub mod gemma3;
 pub mod llama;
 pub mod parts;
+pub mod quantisation;
 pub mod qwen3;
 
 pub use config::{Family, ModelConfig};

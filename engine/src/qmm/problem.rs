@@ -27,7 +27,8 @@ impl Float {
 pub enum Mode {
     /// `scale · code + bias`, by group.
     Affine,
-    /// Microscaling: e2m1 codes, one power of two for each 32 of them (OCP MX v1.0).
+    /// Microscaling: e2m1 codes, one power of two for each 32 of them (OCP MX v1.0). For back ends
+    /// that read such codes; ours get them as affine ones, which is then what is asked.
     Mxfp4,
 }
 

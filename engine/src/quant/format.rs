@@ -31,6 +31,12 @@ pub enum FormatError {
 }
 
 impl AffineFormat {
+    /// What mxfp4 is executed as, see [`super::mxfp4`].
+    pub const OF_MXFP4: Self = Self {
+        bits: 5,
+        group_size: 32,
+    };
+
     /// Checks both numbers.
     ///
     /// # Errors

@@ -94,6 +94,7 @@ impl Module {
                     biases: self.tensor(2, biases),
                 },
             },
+            stored_as: None,
             bias,
         }
     }

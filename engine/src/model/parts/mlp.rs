@@ -30,7 +30,7 @@ pub fn load(
     let (config, store) = (loading.config, loading.store);
     let gate = linear::read(config, store, &module("gate_proj"), inner, hidden)?;
     let up = linear::read(config, store, &module("up_proj"), inner, hidden)?;
-    let gate_up = loading.uploader.gated(&gate, &up)?;
+    let gate_up = loading.uploader.gated(&gate.host(), &up.host())?;
     let down = attention::load_output(loading, &module("down_proj"), inner, post_norm)?;
     Ok(Mlp {
         gate_up: GateUpStage {

@@ -3,6 +3,7 @@
 pub mod attention;
 pub mod linear;
 pub mod mlp;
+mod mxfp4_matrix;
 pub mod rms_norm;
 pub mod rope;
 
