@@ -13,6 +13,7 @@
 #pragma once
 #include "gate.h"
 #include "row_input.h"
+#include "shares.h"
 #include "weight_units.h"
 
 // A multiprocessor has room for one block of a product, with the registers that this leaves: many
@@ -215,7 +216,8 @@ KERNEL LAUNCH_BOUNDS(VECTOR_THREADS) vector_product_4(const VectorArgs a) {
     if (is_usual(a.w) && a.w.column_tiles % UNIT_TILES == 0) vector_product<4, true, HeldUnits<4, true>>(a);
     else vector_product<4, false, HeldUnits<4, false>>(a);
 }
-// Of weights in the usual form, in whole units. Without units in registers it needs no more than 64 of them.
+// Of weights in the usual form, in whole units. The bound is above VECTOR_THREADS because it also sets the
+// registers of a thread, here to 64: more are not needed where no unit waits in them.
 #if defined(KPORT_COPIES) && defined(KPORT_NV)
 KERNEL LAUNCH_BOUNDS(1024) queued_product_4(const VectorArgs a) { vector_product<4, true, QueuedUnits>(a); }
 #endif

@@ -2,7 +2,6 @@
 // registers, or in shared memory, where more of them have room.
 #pragma once
 #include "copies.h"
-#include "shares.h"
 #include "parts.h"
 #include "weights.h"
 
@@ -52,7 +51,8 @@ template <int BITS, bool USUAL> DEV void load_unit(const TileMatrix& w, Place at
 
 template <int BITS, bool USUAL> struct HeldUnits {
     static const int UNITS = BITS <= 4 ? 2 : 1;
-    // Not in shared memory; then the place of a unit can be used again as soon as it has been taken.
+    // In shared memory or not. There the place of a unit is free once it has been taken out, in registers
+    // once it has been used.
     static const bool QUEUED = false;
     Unit<BITS> units[UNITS];
 };
@@ -65,6 +65,7 @@ template <int BITS, bool USUAL> DEV const Unit<BITS>& take(const HeldUnits<BITS,
 
 #if defined(KPORT_COPIES) && defined(KPORT_NV)
 #define QUEUED_UNIT_BYTES (UNIT_TILES * (TILE_WORDS(4) + TILE_ROWS) * 4)
+static_assert(VECTOR_ACCS * WARP == UNIT_TILES * TILE_ROWS, "a lane has a place for each of its scales");
 
 // Units of four bits in the usual form. A lane copies what it reads itself, so no lane waits for another.
 // Inputs come out of the same memory as weights and behind all that were asked for before, those of other
@@ -84,7 +85,7 @@ DEV u32* queued_codes(const QueuedUnits& q, int slot, int tile) {
 DEV u32* queued_scale(const QueuedUnits& q, int slot, int i) {
     return (u32*)(q.units + slot * QUEUED_UNIT_BYTES) + UNIT_TILES * TILE_WORDS(4) + i * WARP + lane_id();
 }
-// One batch of copies, which is empty when there is no such unit.
+// One batch of copies, which is empty when there is no such unit, so that `take` can count on batches.
 DEV void ask(QueuedUnits& q, const TileMatrix& w, Place at, int slot, bool there) {
     if (there) {
         int first = at.unit * UNIT_TILES;
@@ -97,6 +98,7 @@ DEV void ask(QueuedUnits& q, const TileMatrix& w, Place at, int slot, bool there
     }
     end_copies();
 }
+// The oldest batch on its way is this unit's. The lane has read it when this returns, so the place is free.
 DEV Unit<4> take(const QueuedUnits& q, int slot) {
     Unit<4> u;
     wait_copies<QueuedUnits::UNITS - 1>();
