@@ -52,7 +52,7 @@ both="NV RDNA3"
 plant "$both" "partial products read before they are written" linear_vector.h \
     's.replace("    block_sync();\n    Best best", "    Best best")'
 plant "$both" "inputs read before they are staged" row_input.h \
-    's.replace("padded, s);\n    block_sync();\n}", "padded, s);\n}")'
+    's.replace("padded, s, then);\n    block_sync();\n}", "padded, s, then);\n}")'
 plant "$both" "keys overwritten while they are read" attention_tiles.h \
     's.replace("        block_sync();\n        load_key_tile", "        load_key_tile", 1)'
 plant "$both" "results that do not shrink with the maximum" attention_tiles.h \
@@ -156,6 +156,9 @@ plant "$both" "barrier that some warps skip" linear_vector.h \
     's.replace("    block_sync();\n    Best best", "    if (TID_X < 32) block_sync();\n    Best best")'
 plant NV "read beyond the end of the weights" linear_vector.h \
     's.replace("left > AHEAD);", "true);")' \
+    "-fsanitize=address -DSIM_UCONTEXT"
+plant NV "queued read beyond the end of the weights" linear_vector.h \
+    's.replace("if (Queue::QUEUED) ask(queue, a.w, next, d, left > AHEAD);", "if (Queue::QUEUED) ask(queue, a.w, next, d, true);")' \
     "-fsanitize=address -DSIM_UCONTEXT"
 plant NV "write beyond the last row" linear_matrix.h \
     's.replace("if (token < a.tokens && row < a.w.rows)", "if (row < a.w.rows)")' "-fsanitize=address -DSIM_UCONTEXT"
