@@ -14,7 +14,8 @@ use cudarc::driver::sys::{
 
 use crate::backend::cuda::images::{Image, images_for};
 use crate::backend::cuda::launch::{
-    CLUSTER_WARPS, allow_large_clusters, cluster_of, clusters_at_once, config, overlapping,
+    CLUSTER_WARPS, allow_large_clusters, cluster_of, clusters_at_once, config, most_shared_bytes,
+    overlapping,
 };
 use crate::backend::cuda::open::unavailable;
 use crate::backend::gpu::{Clusters, GraphId, HostWords, Launch, Layout, MARKS, Machine, Tuning};
@@ -40,6 +41,8 @@ pub(super) struct CudaMachine {
     profile: DeviceProfile,
     /// Kernels may start before the one ahead has ended: from compute capability 9.0 on.
     can_overlap: bool,
+    /// Dynamic shared memory that a block may ask for.
+    shared_bytes: u32,
     warpgroups: bool,
     clusters: Clusters,
     marks: Vec<sys::CUevent>,
@@ -93,6 +96,8 @@ impl CudaMachine {
             module,
             profile,
             can_overlap: image.capability >= (9, 0),
+            shared_bytes: most_shared_bytes(device)
+                .map_err(failed("the device's shared memory"))?,
             warpgroups: image.for_one_chip,
             clusters: clusters_at_once(module, image),
             marks: marks.map_err(failed("events"))?,
@@ -124,6 +129,7 @@ impl CudaMachine {
         kernel: &'static str,
         launch: Launch,
     ) -> Result<sys::CUfunction, BackendError> {
+        launch.check_shared_bytes(kernel, self.shared_bytes)?;
         let shared_bytes = launch.shared_bytes;
         let known = self.tables().functions.get(kernel).copied();
         let (function, allowed) = match known {
@@ -215,6 +221,7 @@ impl Machine for CudaMachine {
             vector_threads: 640,
             beside_threads: 384,
             queues: self.can_overlap,
+            shared_bytes: self.shared_bytes,
             attention_warps: 8,
             cluster_warps: CLUSTER_WARPS,
             split_rows: 64,

@@ -1,9 +1,11 @@
-//! Launches as the driver wants them, and what clusters of blocks the device has room for.
+//! Launches as the driver wants them, and what shared memory and clusters of blocks the device has room for.
 
 #![expect(unsafe_code, reason = "calls of the driver")]
 
 use cudarc::driver::result::{self, DriverError};
-use cudarc::driver::sys::{self, CUfunction_attribute as FunctionAttribute};
+use cudarc::driver::sys::{
+    self, CUdevice_attribute as DeviceAttribute, CUfunction_attribute as FunctionAttribute,
+};
 
 use crate::backend::cuda::images::Image;
 use crate::backend::gpu::{CLUSTER_BLOCKS, Clusters, Launch, cluster_shared_bytes};
@@ -53,6 +55,14 @@ pub(super) fn config(
         attrs: attributes.as_mut_ptr(),
         numAttrs: attributes.len() as u32,
     }
+}
+
+/// Bytes of dynamic shared memory that a block may ask for.
+pub(super) fn most_shared_bytes(device: sys::CUdevice) -> Result<u32, DriverError> {
+    let which = DeviceAttribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+    // SAFETY: the caller has `device` from the driver, which looks the number up.
+    let bytes = unsafe { result::device::get_attribute(device, which) }?;
+    Ok(bytes.unsigned_abs())
 }
 
 /// Lets the kernel have clusters larger than every GPU runs.

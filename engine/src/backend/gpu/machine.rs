@@ -25,6 +25,28 @@ pub(crate) struct Launch {
     pub(crate) cluster: u32,
 }
 
+impl Launch {
+    /// Whether a block may have its shared memory where there are `most_bytes` of it.
+    ///
+    /// # Errors
+    /// With both sizes, when it may not.
+    pub(crate) fn check_shared_bytes(
+        self,
+        kernel: &str,
+        most_bytes: u32,
+    ) -> Result<(), BackendError> {
+        if self.shared_bytes <= most_bytes {
+            return Ok(());
+        }
+        Err(BackendError::Stopped {
+            reason: format!(
+                "{kernel} needs {} bytes of shared memory a block, the device has {most_bytes}",
+                self.shared_bytes
+            ),
+        })
+    }
+}
+
 /// Sizes of clusters that are asked for, largest first.
 pub(crate) const CLUSTER_BLOCKS: [u32; 3] = [16, 8, 4];
 
@@ -57,6 +79,8 @@ pub(crate) struct Tuning {
     pub(crate) beside_threads: u32,
     /// Products with one row have a kernel that queues weights in shared memory, and that pays.
     pub(crate) queues: bool,
+    /// Bytes of dynamic shared memory that a block may have.
+    pub(crate) shared_bytes: u32,
     /// Warps of a block of a decode attention, as its kernels were compiled.
     pub(crate) attention_warps: u32,
     /// The same where its blocks form clusters.
@@ -170,3 +194,24 @@ pub(crate) trait Machine: Send + Sync + std::fmt::Debug {
 
 /// Marks of a machine, which is how many steps can be outstanding or referred to.
 pub(crate) const MARKS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_with_more_shared_memory_than_there_is_gets_both_sizes_in_one_error() {
+        let launch = Launch {
+            shared_bytes: 4096,
+            ..Launch::default()
+        };
+        assert!(launch.check_shared_bytes("embed", 4096).is_ok());
+        let refused = launch.check_shared_bytes("embed", 4095).unwrap_err();
+        assert!(
+            refused
+                .to_string()
+                .ends_with("embed needs 4096 bytes of shared memory a block, the device has 4095"),
+            "{refused}"
+        );
+    }
+}

@@ -4,7 +4,7 @@ use crate::backend::gpu::args::{Divisor, TileMatrix, UnitShares};
 use crate::backend::gpu::machine::{Launch, Tuning};
 use crate::backend::gpu::matrix::is_usual;
 
-/// Tiles that are one unit of work, of codes and of bf16 weights (`linear_vector.h`).
+/// Tiles that are one unit of work, of codes and of bf16 weights (`weight_units.h`).
 const UNIT_TILES: [usize; 2] = [4, 1];
 
 /// Bits of weights that are no codes.
@@ -32,8 +32,8 @@ const QUEUED_UNIT_BYTES: u32 = 4 * (512 + 64);
 const FIRST_UNITS: i32 = 1;
 
 /// A warp with more units than that has its weights in registers: the start of a long product matters little,
-/// and a unit takes fewer instructions there. Queued, products of 11 units a warp were 4 % of a step faster,
-/// the head's 48 and 62 were 0.2 and 0.4 % slower (docs/speed-diary.md); between them nothing was measured.
+/// and a unit takes fewer instructions there. Queued, gate, up and down of at most 12 units a warp made a step
+/// 3 to 6 % faster, the head's 49 and 63 made none (docs/speed-diary.md); between them nothing was measured.
 const MOST_QUEUED_UNITS: i32 = 32;
 
 /// What runs before and behind a product with one row.
@@ -56,7 +56,7 @@ pub(crate) struct VectorKernel {
 }
 
 impl VectorKernel {
-    /// For `w` that is cut so.
+    /// For `w` that is cut so. What a queue leaves too little shared memory for has its weights in registers.
     pub(crate) fn of(w: &TileMatrix, cut: &VectorCut, next_to: Neighbours, tuning: Tuning) -> Self {
         let threads = match next_to {
             Neighbours::Attention => tuning.beside_threads,
@@ -65,12 +65,14 @@ impl VectorKernel {
         let whole_units = (w.column_tiles as usize).is_multiple_of(UNIT_TILES[0]);
         let short = cut.shares(threads).warp_units.value <= MOST_QUEUED_UNITS;
         let alone = next_to == Neighbours::Products;
-        if tuning.queues && alone && is_usual(w) && whole_units && short {
-            return Self {
-                name: "queued_product_4",
-                threads,
-                queue_bytes: threads / 32 * QUEUED_UNITS * QUEUED_UNIT_BYTES,
-            };
+        let queued = Self {
+            name: "queued_product_4",
+            threads,
+            queue_bytes: threads / 32 * QUEUED_UNITS * QUEUED_UNIT_BYTES,
+        };
+        let fits = queued.launch(cut).shared_bytes <= tuning.shared_bytes;
+        if tuning.queues && alone && is_usual(w) && whole_units && short && fits {
+            return queued;
         }
         let name = match w.bits {
             2 => "vector_product_2",
@@ -164,6 +166,7 @@ impl VectorCut {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::gpu::machine::CLUSTER_BLOCKS;
 
     fn cut(rows: usize, columns: usize, pieces_allowed: bool) -> VectorCut {
         let w = TileMatrix {
@@ -196,77 +199,98 @@ mod tests {
         assert_eq!((cut.blocks, cut.in_pieces), (4, false));
     }
 
-    /// Of Gemma 3 4B and Llama 3.1 8B on an H200.
-    #[test]
-    fn short_products_next_to_products_are_queued() {
-        let tuning = Tuning {
-            vector_threads: 640,
-            beside_threads: 384,
-            queues: true,
-            ..Tuning::default()
-        };
-        let kernel = |w: TileMatrix, next_to, tuning| {
-            let cut = VectorCut::of(&w, 132, true);
-            let kernel = VectorKernel::of(&w, &cut, next_to, tuning);
-            (
-                kernel.name,
-                kernel.threads,
-                kernel.launch(&cut).shared_bytes,
-            )
-        };
-        let usual = |rows: i32, columns: i32| TileMatrix {
+    const H200: Tuning = Tuning {
+        vector_threads: 640,
+        beside_threads: 384,
+        queues: true,
+        shared_bytes: 227 << 10,
+        attention_warps: 0,
+        cluster_warps: 0,
+        split_rows: 0,
+        threads: 0,
+        warpgroups: false,
+        clusters: [0; CLUSTER_BLOCKS.len()],
+    };
+
+    fn usual(rows: i32, columns: i32) -> TileMatrix {
+        TileMatrix {
             row_tiles: rows / 16,
             column_tiles: columns / 64,
             bits: 4,
             group: 64,
             ..TileMatrix::default()
-        };
-        let inputs =
-            |columns: u32, row_tiles: u32| columns / 64 * 144 + 320 + (20 + row_tiles) * 64;
-        let queued = |columns, row_tiles| {
-            (
-                "queued_product_4",
-                640,
-                inputs(columns, row_tiles) + 20 * 3 * 2304,
-            )
-        };
-        let held = |bytes| ("vector_product_4", 640, bytes);
-        let products = Neighbours::Products;
-        assert_eq!(
-            kernel(usual(20480, 2560), products, tuning),
-            queued(2560, 10)
-        );
-        assert_eq!(
-            kernel(usual(28672, 4096), products, tuning),
-            queued(4096, 14)
-        );
-        assert_eq!(
-            kernel(usual(4096, 14336), products, tuning),
-            queued(14336, 2)
-        );
+        }
+    }
+
+    /// Name, threads and shared memory of the product with `w`.
+    fn kernel(w: TileMatrix, next_to: Neighbours, tuning: Tuning) -> (&'static str, u32, u32) {
+        let cut = VectorCut::of(&w, 132, true);
+        let kernel = VectorKernel::of(&w, &cut, next_to, tuning);
+        let launch = kernel.launch(&cut);
+        (kernel.name, launch.threads, launch.shared_bytes)
+    }
+
+    /// The same, of 640 threads and rows of `columns`, where a block touches so many row tiles.
+    fn held(columns: u32, row_tiles: u32) -> (&'static str, u32, u32) {
+        let bytes = columns / 64 * 144 + 320 + (20 + row_tiles) * 64;
+        ("vector_product_4", 640, bytes)
+    }
+
+    fn queued(columns: u32, row_tiles: u32) -> (&'static str, u32, u32) {
+        let (_, threads, bytes) = held(columns, row_tiles);
+        ("queued_product_4", threads, bytes + 20 * 3 * 2304)
+    }
+
+    /// Of Gemma 3 4B and Llama 3.1 8B.
+    #[test]
+    fn short_products_next_to_products_are_queued() {
+        let of = |w| kernel(w, Neighbours::Products, H200);
+        assert_eq!(of(usual(20480, 2560)), queued(2560, 10));
+        assert_eq!(of(usual(28672, 4096)), queued(4096, 14));
+        assert_eq!(of(usual(4096, 14336)), queued(14336, 2));
         // The head.
-        assert_eq!(
-            kernel(usual(262_144, 2560), products, tuning),
-            held(inputs(2560, 125))
-        );
-        let beside = kernel(usual(4096, 2560), Neighbours::Attention, tuning);
-        assert_eq!((beside.0, beside.1), ("vector_product_4", 384));
-        // No kernel has units of this kind, or the machine has no queues.
-        let (name, ..) = kernel(usual(20480, 2560 + 64), products, tuning);
-        assert_eq!(name, "vector_product_4");
+        assert_eq!(of(usual(262_144, 2560)), held(2560, 125));
+        let (name, threads, _) = kernel(usual(4096, 2560), Neighbours::Attention, H200);
+        assert_eq!((name, threads), ("vector_product_4", 384));
+    }
+
+    #[test]
+    fn what_no_queue_takes_is_held_in_registers() {
+        let of = |w| kernel(w, Neighbours::Products, H200).0;
+        // The last unit is not whole.
+        assert_eq!(of(usual(20480, 2560 + 64)), "vector_product_4");
         let six = TileMatrix {
             bits: 6,
             ..usual(20480, 2560)
         };
-        assert_eq!(kernel(six, products, tuning).0, "vector_product_6");
+        assert_eq!(of(six), "vector_product_6");
         let without = Tuning {
             queues: false,
-            ..tuning
+            ..H200
         };
         assert_eq!(
-            kernel(usual(20480, 2560), products, without),
-            held(inputs(2560, 10))
+            kernel(usual(20480, 2560), Neighbours::Products, without),
+            held(2560, 10)
         );
+    }
+
+    #[test]
+    fn a_queue_without_room_beside_the_inputs_is_not_used() {
+        let of = |w, shared_bytes| {
+            let tuning = Tuning {
+                shared_bytes,
+                ..H200
+            };
+            kernel(w, Neighbours::Products, tuning)
+        };
+        let w = usual(20480, 2560);
+        let (.., bytes) = queued(2560, 10);
+        assert_eq!(of(w, bytes), queued(2560, 10));
+        assert_eq!(of(w, bytes - 1), held(2560, 10));
+        // GPUs of compute capability 12.0 have 99 KB a block.
+        assert_eq!(of(w, 99 << 10), held(2560, 10));
+        // A short product of very long rows.
+        assert_eq!(of(usual(2048, 53248), 227 << 10), held(53248, 1));
     }
 
     #[test]

@@ -96,9 +96,7 @@ impl SimMachine {
             launch,
             args,
         } = recorded;
-        if launch.shared_bytes > SHARED_BYTES {
-            return Err(stopped(kernel, "more shared memory than there is"));
-        }
+        launch.check_shared_bytes(kernel, SHARED_BYTES)?;
         let name = CString::new(*kernel).unwrap_or_default();
         let shape = [
             launch.grid.0 as c_int,
@@ -151,6 +149,7 @@ impl Machine for SimMachine {
             vector_threads: 64,
             beside_threads: 96,
             queues: self.layout == Layout::Nvidia,
+            shared_bytes: SHARED_BYTES,
             attention_warps: 2,
             cluster_warps: 2,
             split_rows: 8,
