@@ -4,18 +4,18 @@
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod folders;
+mod whole_model;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use folders::{Tensor, config, tensors, write_folder};
 use half::bf16;
-use mlxcel_engine::backend::interface::{HeadRequest, TokenSource};
-use mlxcel_engine::engine::StepRequest;
 use mlxcel_engine::quant::{AffineFormat, dequantize_row, mxfp4, pack};
 use mlxcel_engine::weights::SafetensorsFile;
 use mlxcel_engine::{Arithmetic, BackendChoice, Engine, LoadOptions};
 use serde_json::{Value, json};
+use whole_model::{logits, rms};
 
 type Tensors = BTreeMap<String, Tensor>;
 
@@ -148,34 +148,10 @@ fn load(dir: &Path, arithmetic: Arithmetic, choice: BackendChoice) -> Result<Eng
     Engine::load(dir, &options, &mut |_| {}).map_err(|error| error.to_string())
 }
 
-/// Of a prompt of nine tokens and two more one by one, so that both forms of each kernel run.
-fn logits(engine: &Engine) -> Vec<f32> {
-    let mut sequence = engine.new_sequence().unwrap();
-    let request = StepRequest {
-        head: HeadRequest::AllLogits,
-        ..StepRequest::greedy()
-    };
-    let steps = [vec![1, 50, 3, 95, 20, 20, 7, 0, 64], vec![11], vec![90]];
-    steps
-        .into_iter()
-        .flat_map(|ids| {
-            let ticket = sequence.submit(TokenSource::Host(ids), request).unwrap();
-            engine.read(ticket).unwrap().logits
-        })
-        .collect()
-}
-
 fn run(config: &Value, all: &Tensors, arithmetic: Arithmetic, choice: BackendChoice) -> Vec<f32> {
     let dir = tempfile::tempdir().unwrap();
     write_folder(dir.path(), config, all, 1);
     logits(&load(dir.path(), arithmetic, choice).unwrap())
-}
-
-/// Root mean square of the difference, in that of the reference.
-fn rms(a: &[f32], b: &[f32]) -> f32 {
-    assert_eq!(a.len(), b.len());
-    let error: f32 = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum();
-    (error / b.iter().map(|b| b * b).sum::<f32>()).sqrt()
 }
 
 /// The three forms of one model on a back end.

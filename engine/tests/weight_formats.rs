@@ -2,16 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod whole_model;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use half::{bf16, f16};
-use mlxcel_engine::backend::interface::{HeadRequest, TokenSource};
-use mlxcel_engine::engine::StepRequest;
 use mlxcel_engine::quant::pack::pack_row;
 use mlxcel_engine::quant::{AffineFormat, dequantize_row};
 use mlxcel_engine::{Arithmetic, Engine, LoadOptions};
 use serde_json::{Map, Value, json};
+use whole_model::{logits, rms};
 
 const HIDDEN: usize = 128;
 const INNER: usize = 256;
@@ -253,31 +254,6 @@ fn engine(dir: &Path, arithmetic: Arithmetic) -> Engine {
         ..LoadOptions::default()
     };
     Engine::load(dir, &options, &mut |_| {}).unwrap()
-}
-
-/// Of a prompt of nine tokens and two more one by one, so that both forms of each kernel run.
-fn logits(engine: &Engine) -> Vec<f32> {
-    let mut sequence = engine.new_sequence().unwrap();
-    let request = StepRequest {
-        head: HeadRequest::AllLogits,
-        ..StepRequest::greedy()
-    };
-    let steps = [vec![1, 50, 3, 95, 20, 20, 7, 0, 64], vec![11], vec![90]];
-    steps
-        .into_iter()
-        .flat_map(|ids| {
-            let ticket = sequence.submit(TokenSource::Host(ids), request).unwrap();
-            engine.read(ticket).unwrap().logits
-        })
-        .collect()
-}
-
-fn rms(a: &[f32], b: &[f32]) -> f32 {
-    assert_eq!(a.len(), b.len());
-    let mean_square =
-        |values: &mut dyn Iterator<Item = f32>| values.map(|v| v * v).sum::<f32>() / a.len() as f32;
-    let error = mean_square(&mut a.iter().zip(b).map(|(a, b)| a - b));
-    (error / mean_square(&mut b.iter().copied())).sqrt()
 }
 
 /// Int8 noise of two layers; a wrong row, group or bias is at least ten times as far.
