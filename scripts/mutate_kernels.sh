@@ -100,22 +100,25 @@ plant "$both" "splits beyond one round of loads forgotten" attention_decode.h \
     's.replace("if (first) parts = load_split_parts(p, width, first, splits);", "")'
 plant "$both" "rows behind the first ones of a warp forgotten" attention_decode.h \
     's.replace("if (goes_on) load_rows<E, LANES, N>(rows.k, c.k, c, next, end);", "")'
-plant NV "keys read before their copy has come" attention_cluster.h 's.replace("wait_copies<2 * TILES_AHEAD - 1>();", "")'
+plant NV "keys read before their copy has come" attention_cluster.h 's.replace("wait_tile<2 * TILES_AHEAD - 1>(spares);", "warp_sync();")'
 plant NV "values read before their copy has come" attention_cluster.h \
-    's.replace("wait_copies<2 * TILES_AHEAD - 2>();\n        warp_sync();\n        add_values", "add_values")'
+    's.replace("wait_tile<2 * TILES_AHEAD - 2>(spares);\n        add_values", "warp_sync();\n        add_values")'
 plant NV "new row of a cluster read where nothing is yet" attention_cluster.h 's.replace("if (has_new && new_row < row", "if (false && new_row < row")'
 plant NV "what bf16 rounds away of queries forgotten" attention_cluster.h 's.replace("f2bf(value - bf2f(high_part))", "0")'
 plant NV "warps added up before all have left their results" attention_cluster.h \
     's.replace("s.tops + warp * CLUSTER_HEADS);\n    block_sync();", "s.tops + warp * CLUSTER_HEADS);")'
 plant NV "peers written to before they have begun" attention_cluster.h 's.replace("    cluster_wait(); // all", "    // all")'
 plant NV "shares added up before all have come" attention_cluster.h 's.replace("    cluster_wait();\n    add_shares", "    add_shares")'
-plant NV "rows behind the first tiles of a warp never copied" attention_cluster.h 's.replace("least(hi, new_row), next < hi)", "least(hi, new_row), false)")'
+plant NV "rows behind the first tiles of a warp never copied" attention_cluster.h 's.replace("next < hi && !spares)", "false)")'
+plant NV "spare tiles never read" attention_cluster.h 's.replace("spares ? spare : tiles", "tiles")'
+plant NV "spare tiles taken for ones that have come" attention_cluster.h 's.replace("if (spares) wait_copies<BEHIND + 2>();", "if (spares) wait_copies<BEHIND + 4>();")'
+plant NV "tiles behind spare ones forgotten" attention_cluster.h 's.replace("per_block <= HELD_ROWS + SPARE_TILES * T::ROWS", "true")'
 plant NV "rows behind the last counted" attention_cluster.h 's.replace("2 * t + i % 2 < rows ?", "2 * t + i % 2 < 99 ?")'
 plant NV "results of a cluster that do not shrink with the maximum" attention_cluster.h 's.replace("*= shrinks[e % 2];", "*= 1.0f;")'
 plant NV "rows of values exchanged in pairs" attention_cluster.h 's.replace("upper ? (a >> 16) | (b & 0xffff0000u) : (a & 0xffffu) | (b << 16)", "upper ? (b >> 16) | (a & 0xffff0000u) : (b & 0xffffu) | (a << 16)")'
 plant NV "weights of blocks ignored" attention_cluster.h 's.replace("sum += weights[j] *", "sum +=")'
 plant NV "second pieces of many query heads forgotten" attention_cluster.h 's.replace("piece * CLUSTER_HEADS, heads", "0, heads")'
-plant NV "queued weights read before their copy has come" weight_units.h 's.replace("wait_copies<QueuedUnits::UNITS - 1>();", "wait_copies<QueuedUnits::UNITS>();")'
+plant NV "queued weights read before their copy has come" weight_units.h 's.replace("wait_copies<N - 1>();", "wait_copies<N>();")'
 plant NV "queues of two warps in one place" weight_units.h 's.replace("shared + warp_of_block() * (", "shared + 0 * (")'
 plant NV "inputs staged over queued weights" weight_units.h 's.replace("return shared + BDIM_X / WARP * (", "return shared + 0 * (")'
 plant NV "queued scales of other rows" weight_units.h 's.replace("queued_scale(q, slot, i), pairs + acc_row(VECTOR_ACC(i))", "queued_scale(q, slot, i), pairs + acc_row(VECTOR_ACC(i ^ 1))")'
@@ -131,7 +134,7 @@ plant "$both" "inputs of one tile meet the codes of the next" linear_vector.h \
 plant "$both" "sums of other tiles of the unit counted too" linear_vector.h \
     's.replace("given_tile() == j ? mine : s.zeros", "mine")'
 plant "$both" "low parts without their sign" parts.h 's.replace("(x[j] + 128) >> 8", "x[j] >> 8")'
-plant "$both" "factor of a norm forgotten" linear_vector.h 's.replace("return total * f.factor", "return total")'
+plant "$both" "factor of a norm forgotten" linear_vector.h 's.replace("row_total(parts) * factor", "row_total(parts)")'
 plant "$both" "second piece of a row forgotten" row_input.h 's.replace("c.v[j] += rest.v[j];", ";")'
 plant "$both" "bias in both pieces of a row" linear_vector.h 's.replace("a.w.bias && begins ?", "a.w.bias ?")'
 plant "$both" "second piece left as it was where there is none" linear_vector.h \

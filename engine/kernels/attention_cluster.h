@@ -19,6 +19,9 @@
 #define CLUSTER_HEADS 8
 #define MOST_CLUSTER_BLOCKS 16
 #define TILES_AHEAD 2
+// Further tiles that a block has room for, one each for its first warps: a context that is somewhat longer than
+// what the others hold would wait for its last rows from end to end.
+#define SPARE_TILES 2
 // Fewer warps on fibers. With registers for CLUSTER_BOUND threads a block has room beside one of a product
 // with 384: a quarter of a multiprocessor's registers has two warps of 96 and three of 96.
 #if defined(KPORT_CPU)
@@ -40,7 +43,7 @@ template <int DIM> struct ClusterShared {
     F2* tops;              // [warp][head] largest score and sum
     F2* peer_tops;         // [block][head], of all blocks of the cluster
     F2* peer_parts;        // [block][pair of the share]
-    U4* tiles;             // [warp][TILES_AHEAD] of keys and values; results of the warp in the end
+    U4* tiles;             // [warp][TILES_AHEAD] of keys and values, results of the warp in the end; then spare ones
 };
 template <int DIM> DEV ClusterShared<DIM> cluster_shared(unsigned char* at) {
     ClusterShared<DIM> s;
@@ -77,6 +80,13 @@ template <int DIM> DEV void copy_tile(U4* tile, const HeadCache& c, int first, i
             copy_16(tile + T::WORDS + value_place<DIM>(row, chunk), c.v + slot_of(c.ring, least(first + row, end - 1)) * c.row_stride + chunk * 8, first + row < end);
         }
     end_copies();
+}
+
+// All batches have come but the last BEHIND; more are on their way where there are `spares`.
+template <int BEHIND> DEV void wait_tile(bool spares) {
+    if (spares) wait_copies<BEHIND + 2>();
+    else wait_copies<BEHIND>();
+    warp_sync();
 }
 
 // The new token's row, which the cache does not have yet.
@@ -280,11 +290,15 @@ template <int DIM> DEV void cluster_attention(const DecodeAttentionArgs& a) {
     int first = lo + warp * T::ROWS, new_row = kind.rows - 1;
     bool has_new = lo < hi && hi == kind.rows;
     U4* tiles = s.tiles + warp * (TILES_AHEAD * 2 * T::WORDS);
+    U4* spare = s.tiles + (CLUSTER_WARPS * TILES_AHEAD + warp) * (2 * T::WORDS);
+    const int HELD_ROWS = CLUSTER_WARPS * TILES_AHEAD * T::ROWS;
+    bool spares = per_block > HELD_ROWS && per_block <= HELD_ROWS + SPARE_TILES * T::ROWS;
 #pragma unroll
     for (int ahead = 0; ahead < TILES_AHEAD; ahead++) {
         int row = first + ahead * CLUSTER_WARPS * T::ROWS;
         copy_tile<DIM>(tiles + ahead * 2 * T::WORDS, cache, row, least(hi, new_row), row < hi);
     }
+    if (spares) copy_tile<DIM>(spare, cache, first + HELD_ROWS, least(hi, new_row), first + HELD_ROWS < hi);
     // Rows of heads that are none.
     for (int i = TID_X; i < 2 * CLUSTER_HEADS * T::CHUNKS; i += BDIM_X)
         if (i / T::CHUNKS % CLUSTER_HEADS >= heads) s.queries[i] = U4{0, 0, 0, 0};
@@ -314,23 +328,20 @@ template <int DIM> DEV void cluster_attention(const DecodeAttentionArgs& a) {
     for (int row = first; row < hi; row += CLUSTER_WARPS * T::ROWS) {
         float score[2 * T::HALVES];
         u32 weights[T::HALVES];
-        wait_copies<2 * TILES_AHEAD - 1>();
-        warp_sync();
+        wait_tile<2 * TILES_AHEAD - 1>(spares);
         if (has_new && new_row < row + T::ROWS) {
-            wait_copies<2 * TILES_AHEAD - 2>();
-            warp_sync();
+            wait_tile<2 * TILES_AHEAD - 2>(spares);
             put_new<DIM>(tile, new_row - row, s.new_k, s.new_v);
             warp_sync();
         }
         score_tile<DIM>(s.queries, tile, score);
         weigh_tile<DIM>(w, score, hi - row, weights);
-        wait_copies<2 * TILES_AHEAD - 2>();
-        warp_sync();
+        wait_tile<2 * TILES_AHEAD - 2>(spares);
         add_values<DIM>(w, tile + T::WORDS, weights);
         warp_sync();
-        int next = row + TILES_AHEAD * CLUSTER_WARPS * T::ROWS;
-        copy_tile<DIM>(tile, cache, next, least(hi, new_row), next < hi);
-        tile = tile == tiles ? tiles + 2 * T::WORDS : tiles;
+        int next = row + HELD_ROWS;
+        copy_tile<DIM>(tile, cache, next, least(hi, new_row), next < hi && !spares);
+        tile = tile == tiles ? tiles + 2 * T::WORDS : spares ? spare : tiles;
     }
     leave_heads<DIM>(w, heads, (float*)tiles, s.tops + warp * CLUSTER_HEADS);
     block_sync();

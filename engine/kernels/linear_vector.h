@@ -91,34 +91,46 @@ template <int BITS> DEV void leave_rows(float* y, float* part) {
     }
 }
 
-// A block's share of the units and what its warps left: part [row tile of the block + warp] has what
-// that warp found of that row tile.
-struct Found { Share units; const float* parts; int first_row_tile; float factor; };
+// What the warps of a block found of one of its rows: `warps` floats, TILE_ROWS apart, from the first on.
+struct RowParts { const float* first; int warps; };
 
-DEV float row_total(const VectorArgs& a, const Found& f, int row_tile, int row) {
-    int units = a.shares.row_tile_units.value, lo = most(row_tile * units - f.units.first, 0);
-    int hi = least((row_tile + 1) * units, f.units.end) - f.units.first;
-    int first = divide(lo, a.shares.warp_units).whole, last = divide(hi - 1, a.shares.warp_units).whole;
-    const float* part = f.parts + (row_tile - f.first_row_tile) * TILE_ROWS + row;
+// Of row `row` of the block, which has the units `block`, from row tile `first_row_tile` on; part
+// [row tile of the block + warp] has what that warp found of that row tile.
+DEV RowParts parts_of_row(const VectorArgs& a, Share block, const float* parts, int first_row_tile, int row) {
+    int units = a.shares.row_tile_units.value, in_block = row / TILE_ROWS, begin = (first_row_tile + in_block) * units - block.first;
+    int first = divide(most(begin, 0), a.shares.warp_units).whole, last = divide(least(begin + units, block.end - block.first) - 1, a.shares.warp_units).whole;
+    return RowParts{parts + (in_block + first) * TILE_ROWS + row % TILE_ROWS, last - first + 1};
+}
+
+// In the order of the warps.
+DEV float row_total(RowParts p) {
+    const int AT_ONCE = 4;
     float total = 0.0f;
 #pragma unroll 1
-    for (int warp = first; warp <= last; warp++) total += part[warp * TILE_ROWS];
-    return total * f.factor;
+    for (int warp = 0; warp < p.warps; warp += AT_ONCE) {
+        float part[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) part[i] = warp + i < p.warps ? p.first[(warp + i) * TILE_ROWS] : 0.0f;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) total += part[i];
+    }
+    return total;
 }
 
 DEV bool better(float value, u32 id, Best than) {
     return value > than.value || (value == than.value && id < than.id);
 }
 
-DEV void write_row(const VectorArgs& a, const Found& f, int row_tile, int in_tile, Best& best) {
+// Row `in_tile` of a row tile; `factor`: of the norm.
+DEV void write_row(const VectorArgs& a, Share block, RowParts parts, float factor, int row_tile, int in_tile, Best& best) {
     int row = row_tile * TILE_ROWS + in_tile;
     // The block with the beginning of a row tile writes to y; bias comes once.
     int units = a.shares.row_tile_units.value;
-    bool begins = row_tile * units >= f.units.first, ends = (row_tile + 1) * units <= f.units.end;
-    float y = row_total(a, f, row_tile, in_tile) + (a.w.bias && begins ? a.w.bias[row] : 0.0f);
+    bool begins = row_tile * units >= block.first, ends = (row_tile + 1) * units <= block.end;
+    float y = row_total(parts) * factor + (a.w.bias && begins ? a.w.bias[row] : 0.0f);
     if (a.output == OUT_GATED) {
         if (in_tile >= 8) return;
-        float up = row_total(a, f, row_tile, in_tile + 8) + (a.w.bias ? a.w.bias[row + 8] : 0.0f);
+        float up = row_total(RowParts{parts.first + 8, parts.warps}) * factor + (a.w.bias ? a.w.bias[row + 8] : 0.0f);
         int out = row_tile * 8 + in_tile;
         if (out < a.w.rows / 2) a.y[out] = gated(a.gate, y, up);
         return;
@@ -161,18 +173,20 @@ template <int BITS, bool USUAL, class Queue> DEV void vector_product(const Vecto
     Place at = {begin.whole, begin.rest}, next = at;
 #pragma unroll
     for (int d = 0; d < AHEAD; d++)
-        if (!Queue::QUEUED || d < a.shares.first_units) { ask(queue, a.w, next, d, d < count); go_on(next, units); }
+        if (d < a.shares.first_units) { ask(queue, a.w, next, d, d < count); go_on(next, units); }
+    // Divisions are long, and there is nothing to wait for yet.
+    int first_row_tile = divide(block.first, a.shares.row_tile_units).whole;
+    int rows = (divide(block.end - 1, a.shares.row_tile_units).whole - first_row_tile + 1) * TILE_ROWS;
+    RowParts parts_of_mine = parts_of_row(a, block, parts, first_row_tile, TID_X);
     NormWeights norms = load_norms(a.in, eight_of(0), columns);
     wait_previous_kernel();
     allow_next_kernel();
     // Were first_units a constant, the assembler would ask for inputs behind these.
     stage_row<BITS != 16>(a.in, norms, columns, a.w.column_tiles, s, [&] {
-        if (Queue::QUEUED)
 #pragma unroll
-            for (int d = 0; d < AHEAD; d++)
-                if (d >= a.shares.first_units) { ask(queue, a.w, next, d, d < count); go_on(next, units); }
+        for (int d = 0; d < AHEAD; d++)
+            if (d >= a.shares.first_units) { ask(queue, a.w, next, d, d < count); go_on(next, units); }
     });
-    int first_row_tile = divide(block.first, a.shares.row_tile_units).whole;
     float y[VECTOR_ACCS];
 #pragma unroll
     for (int i = 0; i < VECTOR_ACCS; i++) y[i] = 0.0f;
@@ -192,14 +206,16 @@ template <int BITS, bool USUAL, class Queue> DEV void vector_product(const Vecto
             if (at.unit == 0 || left == 1) leave_rows<BITS>(y, part);
         }
     }
+    float factor = row_factor(a.in, s);
     block_sync();
     Best best = {-3.4e38f, 0xffffffffu};
-    int row_tiles = divide(block.end - 1, a.shares.row_tile_units).whole - first_row_tile + 1;
-    Found found = {block, parts, first_row_tile, row_factor(a.in, s)};
-    for (int i = TID_X; i < row_tiles * TILE_ROWS; i += BDIM_X)
-        write_row(a, found, first_row_tile + i / TILE_ROWS, i % TILE_ROWS, best);
+#pragma unroll 1
+    for (int i = TID_X; i < rows; i += BDIM_X) {
+        RowParts row_parts = i == TID_X ? parts_of_mine : parts_of_row(a, block, parts, first_row_tile, i);
+        write_row(a, block, row_parts, factor, first_row_tile + i / TILE_ROWS, i % TILE_ROWS, best);
+    }
     if (a.output != OUT_BEST) return;
-    // Inputs have been read by all; the sums of the norm may not have been.
+    // Inputs have been read by all.
     best = best_of_block(best, (Best*)s.x);
     if (TID_X == 0) a.best[BID_X] = best;
 }
@@ -219,5 +235,26 @@ KERNEL LAUNCH_BOUNDS(VECTOR_THREADS) vector_product_4(const VectorArgs a) {
 // Of weights in the usual form, in whole units. The bound is above VECTOR_THREADS because it also sets the
 // registers of a thread, here to 64: more are not needed where no unit waits in them.
 #if defined(KPORT_COPIES) && defined(KPORT_NV)
-KERNEL LAUNCH_BOUNDS(1024) queued_product_4(const VectorArgs a) { vector_product<4, true, QueuedUnits>(a); }
+KERNEL LAUNCH_BOUNDS(1024) queued_product_4(const VectorArgs a) { vector_product<4, true, QueuedUnits<3>>(a); }
+
+// The same behind a decode attention, whose blocks leave room in shared memory for two units a warp. With
+// its 96 registers a thread, of which it needs some 60, a block of 384 threads has room beside one of the
+// attention but not beside another of its own, which would take twice as long while a multiprocessor stands idle.
+#if defined(KPORT_CUDA)
+// Never run: makes the assembler give each thread more than COUNT registers.
+template <int COUNT> DEV void claim_registers(const VectorArgs& a) {
+    if (a.output >= 0) return;
+    u32 r[COUNT];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) asm volatile("mov.u32 %0,%%clock;" : "=r"(r[i]));
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) a.y[i] = u2f(r[i]);
+}
+#else
+template <int COUNT> DEV void claim_registers(const VectorArgs&) {}
+#endif
+KERNEL LAUNCH_BOUNDS(VECTOR_THREADS) queued_beside_4(const VectorArgs a) {
+    claim_registers<80>(a);
+    vector_product<4, true, QueuedUnits<2>>(a);
+}
 #endif

@@ -520,6 +520,10 @@ void all(int order) {
     test_decode_attention(cluster_attention_128, 8, 128, 20, 2, 97, 97, 0, 1, 1, 2, true, order, 3, 20);
     test_decode_attention(cluster_attention_256, 8, 256, 2, 1, 90, 90, 12, 1, 1, 1, true, order, 4);
     test_decode_attention(cluster_attention_64, 8, 64, 3, 1, 33, 40, 20, 1, 1, -1, false, order, 1);
+    // As many rows as with a spare tile each: 96 a block, the new one in the last block's; and one more.
+    test_decode_attention(cluster_attention_128, 8, 128, 4, 1, 192, 200, 90, 1, 1, 1, true, order, 2);
+    test_decode_attention(cluster_attention_128, 8, 128, 4, 1, 193, 200, 90, 1, 1, 1, true, order, 2);
+    test_decode_attention(cluster_attention_256, 8, 256, 4, 2, 41, 41, 7, 1, 1, 1, true, order, 1);
 #endif
     test_prefill_attention<bf16_t>(finish_rows_bf16, prefill_attention_bf16_2_2, 2, 64, 4, 2, 9, 6, true, order);
     test_prefill_attention<bf16_t>(finish_rows_bf16, prefill_attention_bf16_8_4, 4, 256, 3, 1, 4, 0, false, order);

@@ -25,9 +25,7 @@ void round_to_parts(std::vector<double>& x) {
 }
 
 // Weights that are queued in shared memory give the same bits.
-void compare_queued(VectorArgs a, int blocks, int threads, int order) {
-#if defined(KPORT_NV)
-    if (a.w.bits != 4 || !is_usual(a.w) || a.w.column_tiles % UNIT_TILES) return;
+void compare_queued(VectorKernel kernel, int most_first, VectorArgs a, int blocks, int threads, int order) {
     int results = a.output == OUT_GATED ? a.w.rows / 2 : a.w.rows;
     std::vector<float> y(a.w.rows, POISON), y_rest(a.w.rows, POISON);
     std::vector<Best> best(blocks);
@@ -35,16 +33,13 @@ void compare_queued(VectorArgs a, int blocks, int threads, int order) {
     a.y = y.data();
     if (held.y_rest) a.y_rest = y_rest.data();
     if (held.best) a.best = best.data();
-    a.shares.first_units = order % (QueuedUnits::UNITS + 1);
-    run("queued_product", blocks, 1, threads, order, [&] { queued_product_4(a); });
+    a.shares.first_units = order % (most_first + 1);
+    run("queued_product", blocks, 1, threads, order, [&] { kernel(a); });
     for (int i = 0; i < results; i++) {
         expect("queued row", y[i], held.y[i], 0, i);
         if (held.y_rest) expect("queued rest of a row", y_rest[i], held.y_rest[i], 0, i);
     }
     for (int i = 0; i < blocks && a.output == OUT_BEST; i++) expect("best of a queued block", best[i].id, held.best[i].id, 0, i);
-#else
-    (void)a, (void)blocks, (void)threads, (void)order;
-#endif
 }
 
 // The same cut that the host makes.
@@ -78,8 +73,14 @@ void test_vector(int bits, int group, int scale_kind, int rows, int columns, int
     a.output = output;
     a.gate = rows % 3 ? GATE_SILU : GATE_GELU_TANH;
     a.shares = shares_of(a.w, blocks, threads / 32, pieces == IN_PIECES);
+    a.shares.first_units = order % 3;
     run("vector_product", blocks, 1, threads, order, [&] { vector_kernel(bits)(a); });
-    compare_queued(a, blocks, threads, order);
+#if defined(KPORT_NV)
+    if (bits == 4 && is_usual(a.w) && a.w.column_tiles % UNIT_TILES == 0) {
+        compare_queued(queued_product_4, 3, a, blocks, threads, order);
+        compare_queued(queued_beside_4, 2, a, blocks, threads, order);
+    }
+#endif
     for (int i = 0; i < columns && a.in.c_rest; i++) add[i] += rest[i];
     for (int i = 0; i < rows && pieces == IN_PIECES; i++) y[i] += y_rest[i];
 

@@ -70,23 +70,23 @@ static_assert(VECTOR_ACCS * WARP == UNIT_TILES * TILE_ROWS, "a lane has a place 
 // Units of four bits in the usual form. A lane copies what it reads itself, so no lane waits for another.
 // Inputs come out of the same memory as weights and behind all that were asked for before, those of other
 // blocks too: a warp asks for a first unit, then for its inputs, then for the rest.
-struct QueuedUnits {
-    static const int UNITS = 3;
+template <int N> struct QueuedUnits {
+    static const int UNITS = N;
     static const bool QUEUED = true;
     unsigned char* units; // of the warp
 };
-DEV unsigned char* open_queue(QueuedUnits& q, unsigned char* shared) {
-    q.units = shared + warp_of_block() * (QueuedUnits::UNITS * QUEUED_UNIT_BYTES);
-    return shared + BDIM_X / WARP * (QueuedUnits::UNITS * QUEUED_UNIT_BYTES);
+template <int N> DEV unsigned char* open_queue(QueuedUnits<N>& q, unsigned char* shared) {
+    q.units = shared + warp_of_block() * (N * QUEUED_UNIT_BYTES);
+    return shared + BDIM_X / WARP * (N * QUEUED_UNIT_BYTES);
 }
-DEV u32* queued_codes(const QueuedUnits& q, int slot, int tile) {
+template <int N> DEV u32* queued_codes(const QueuedUnits<N>& q, int slot, int tile) {
     return (u32*)(q.units + slot * QUEUED_UNIT_BYTES) + tile * TILE_WORDS(4) + lane_id() * LANE_WORDS(4);
 }
-DEV u32* queued_scale(const QueuedUnits& q, int slot, int i) {
+template <int N> DEV u32* queued_scale(const QueuedUnits<N>& q, int slot, int i) {
     return (u32*)(q.units + slot * QUEUED_UNIT_BYTES) + UNIT_TILES * TILE_WORDS(4) + i * WARP + lane_id();
 }
 // One batch of copies, which is empty when there is no such unit, so that `take` can count on batches.
-DEV void ask(QueuedUnits& q, const TileMatrix& w, Place at, int slot, bool there) {
+template <int N> DEV void ask(QueuedUnits<N>& q, const TileMatrix& w, Place at, int slot, bool there) {
     if (there) {
         int first = at.unit * UNIT_TILES;
         const u32* tile = w.codes + ((long)at.row_tile * w.column_tiles + first) * TILE_WORDS(4);
@@ -99,9 +99,9 @@ DEV void ask(QueuedUnits& q, const TileMatrix& w, Place at, int slot, bool there
     end_copies();
 }
 // The oldest batch on its way is this unit's. The lane has read it when this returns, so the place is free.
-DEV Unit<4> take(const QueuedUnits& q, int slot) {
+template <int N> DEV Unit<4> take(const QueuedUnits<N>& q, int slot) {
     Unit<4> u;
-    wait_copies<QueuedUnits::UNITS - 1>();
+    wait_copies<N - 1>();
 #pragma unroll
     for (int j = 0; j < UNIT_TILES; j++) {
         U4 v = *(const U4*)queued_codes(q, slot, j);

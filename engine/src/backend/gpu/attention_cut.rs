@@ -22,9 +22,11 @@ const BLOCKS_PER_UNIT: usize = 2;
 /// Query heads of a kv head that a cluster takes (`attention_cluster.h`).
 const CLUSTER_HEADS: usize = 8;
 
-/// Blocks of the largest cluster that there may be, and tiles of rows that a warp has room for (`attention_cluster.h`).
+/// Blocks of the largest cluster that there may be, tiles of rows that a warp has room for, and further ones of a
+/// block (`attention_cluster.h`).
 const MOST_CLUSTER_BLOCKS: u32 = 16;
 const TILES_AHEAD: u32 = 2;
+const SPARE_TILES: u32 = 2;
 
 /// Below this share of multiprocessors with a block, clusters are not worth it: the other kernel uses all of them.
 /// An assumption.
@@ -207,7 +209,7 @@ pub(crate) fn cluster_shared_bytes(head_dim: usize, warps: u32) -> u32 {
     let tops = (warps + MOST_CLUSTER_BLOCKS) * heads * 8;
     let parts = (heads * dim / 2 + MOST_CLUSTER_BLOCKS) * 8;
     let tile_rows = if dim > 128 { 8 } else { 16 };
-    let tiles = warps * TILES_AHEAD * 2 * tile_rows * dim * 2;
+    let tiles = (warps * TILES_AHEAD + SPARE_TILES) * 2 * tile_rows * dim * 2;
     queries + new_row + tops + parts + tiles
 }
 

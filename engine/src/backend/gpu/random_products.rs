@@ -22,7 +22,11 @@ use crate::backend::interface::{Activation, Arithmetic};
 use crate::weights::Dtype;
 
 /// Each may have a kernel of its own.
-const NEIGHBOURS: [Neighbours; 2] = [Neighbours::Attention, Neighbours::Products];
+const NEIGHBOURS: [Neighbours; 3] = [
+    Neighbours::AheadOfAttention,
+    Neighbours::BehindAttention { shared_bytes: 0 },
+    Neighbours::Products,
+];
 
 /// Floats behind a row of the results that must stay as they are.
 const GAP: usize = 3;

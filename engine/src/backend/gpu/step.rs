@@ -245,7 +245,7 @@ impl Stages for FusedStages<'_> {
         let (model, buffers) = (self.model, self.buffers);
         let output = (buffers.qkv.address(), Output::Store);
         let qkv = &model.linears[stage.qkv.0];
-        model.vector_product(qkv, input, output, Neighbours::Attention)?;
+        model.vector_product(qkv, input, output, Neighbours::AheadOfAttention)?;
         // Norms, rotation and the append belong to the attention kernel.
         self.projected = Some(*stage);
         Ok(())
@@ -285,7 +285,9 @@ impl Stages for FusedStages<'_> {
     }
 
     fn output(&mut self, stage: &ResidualStage) -> Result<(), BackendError> {
-        self.project(stage, Neighbours::Attention)
+        let attention = self.buffers.cut.decode_launch(self.model.machine.tuning());
+        let shared_bytes = attention.shared_bytes;
+        self.project(stage, Neighbours::BehindAttention { shared_bytes })
     }
 
     fn gate_up(&mut self, stage: &GateUpStage) -> Result<(), BackendError> {

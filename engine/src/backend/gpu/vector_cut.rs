@@ -23,13 +23,18 @@ const ROW_TILE_SUMS: usize = 16 * 4;
 /// row for whoever reads the result.
 const BUSY_SHARE: f64 = 0.9;
 
-/// Units that a warp of `queued_product_4` has on their way, and bytes of each (`weight_units.h`).
+/// Units that a warp of `queued_product_4` and of `queued_beside_4` has on their way, and bytes of each
+/// (`linear_vector.h`, `weight_units.h`).
 const QUEUED_UNITS: u32 = 3;
+const QUEUED_BESIDE_UNITS: u32 = 2;
 const QUEUED_UNIT_BYTES: u32 = 4 * (512 + 64);
 
-/// Of these a warp asks for so many before it asks for its inputs; with none or all of them a step is 1 to 5 %
-/// slower (docs/speed-diary.md).
+/// A warp asks for so many units before it asks for its inputs; with none or all that it has on their way a step is
+/// 0 to 5 % slower (docs/speed-diary.md).
 const FIRST_UNITS: i32 = 1;
+
+/// Shared memory that the device keeps of each block's.
+const RESERVED_BYTES: u32 = 1 << 10;
 
 /// A warp with more units than that has its weights in registers: the start of a long product matters little,
 /// and a unit takes fewer instructions there. Queued, gate, up and down of at most 12 units a warp made a step
@@ -39,8 +44,10 @@ const MOST_QUEUED_UNITS: i32 = 32;
 /// What runs before and behind a product with one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Neighbours {
-    /// A decode attention: a block leaves room for one of its.
-    Attention,
+    /// A decode attention comes next: a block leaves room for one of its.
+    AheadOfAttention,
+    /// A decode attention runs before, whose blocks have so much shared memory: a block fits beside one.
+    BehindAttention { shared_bytes: u32 },
     /// Products: a block has a multiprocessor for itself.
     Products,
 }
@@ -58,20 +65,27 @@ pub(crate) struct VectorKernel {
 impl VectorKernel {
     /// For `w` that is cut so. What a queue leaves too little shared memory for has its weights in registers.
     pub(crate) fn of(w: &TileMatrix, cut: &VectorCut, next_to: Neighbours, tuning: Tuning) -> Self {
-        let threads = match next_to {
-            Neighbours::Attention => tuning.beside_threads,
-            Neighbours::Products => tuning.vector_threads,
+        // The kernel with a queue, and shared memory that others have beside it.
+        let (threads, queued) = match next_to {
+            Neighbours::AheadOfAttention => (tuning.beside_threads, None),
+            Neighbours::BehindAttention { shared_bytes } => {
+                let threads = tuning.beside_threads;
+                let queued = Self::queued("queued_beside_4", QUEUED_BESIDE_UNITS, threads);
+                (threads, Some((queued, shared_bytes + RESERVED_BYTES)))
+            }
+            Neighbours::Products => {
+                let threads = tuning.vector_threads;
+                let fewer = fewer_threads(cut, threads);
+                let queued = Self::queued("queued_product_4", QUEUED_UNITS, fewer);
+                (threads, Some((queued, 0)))
+            }
         };
         let whole_units = (w.column_tiles as usize).is_multiple_of(UNIT_TILES[0]);
         let short = cut.shares(threads).warp_units.value <= MOST_QUEUED_UNITS;
-        let alone = next_to == Neighbours::Products;
-        let queued = Self {
-            name: "queued_product_4",
-            threads,
-            queue_bytes: threads / 32 * QUEUED_UNITS * QUEUED_UNIT_BYTES,
-        };
-        let fits = queued.launch(cut).shared_bytes <= tuning.shared_bytes;
-        if tuning.queues && alone && is_usual(w) && whole_units && short && fits {
+        let takes_queues = tuning.queues && is_usual(w) && whole_units && short;
+        if let Some((queued, others)) = queued.filter(|_| takes_queues)
+            && queued.launch(cut).shared_bytes + others <= tuning.shared_bytes
+        {
             return queued;
         }
         let name = match w.bits {
@@ -90,6 +104,14 @@ impl VectorKernel {
         }
     }
 
+    fn queued(name: &'static str, units: u32, threads: u32) -> Self {
+        Self {
+            name,
+            threads,
+            queue_bytes: threads / 32 * units * QUEUED_UNIT_BYTES,
+        }
+    }
+
     /// The launch of the product that is cut so.
     pub(crate) fn launch(self, cut: &VectorCut) -> Launch {
         Launch {
@@ -99,6 +121,15 @@ impl VectorKernel {
             overlaps: true,
             cluster: 1,
         }
+    }
+}
+
+/// Four fifths of `threads` where the queues of so many warps would hold all units: the down projection of Gemma 3 4B
+/// is such a product, and a step is 1 to 2 % faster with fewer warps (docs/speed-diary.md).
+fn fewer_threads(cut: &VectorCut, threads: u32) -> u32 {
+    match cut.shares(threads).warp_units.value <= QUEUED_UNITS as i32 {
+        true => (threads / 32 * 4 / 5).max(1) * 32,
+        false => threads,
     }
 }
 
@@ -166,6 +197,7 @@ impl VectorCut {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::gpu::attention_cut::cluster_shared_bytes;
     use crate::backend::gpu::machine::CLUSTER_BLOCKS;
 
     fn cut(rows: usize, columns: usize, pieces_allowed: bool) -> VectorCut {
@@ -250,8 +282,33 @@ mod tests {
         assert_eq!(of(usual(4096, 14336)), queued(14336, 2));
         // The head.
         assert_eq!(of(usual(262_144, 2560)), held(2560, 125));
-        let (name, threads, _) = kernel(usual(4096, 2560), Neighbours::Attention, H200);
-        assert_eq!((name, threads), ("vector_product_4", 384));
+    }
+
+    #[test]
+    fn a_queue_that_would_hold_all_units_has_fewer_warps() {
+        // Down of Gemma 3 4B: 49 units a block, three a warp.
+        let (name, threads, _) = kernel(usual(2560, 10240), Neighbours::Products, H200);
+        assert_eq!((name, threads), ("queued_product_4", 512));
+    }
+
+    #[test]
+    fn the_product_behind_an_attention_is_queued_where_both_have_room() {
+        let ahead = kernel(usual(4096, 2560), Neighbours::AheadOfAttention, H200);
+        assert_eq!((ahead.0, ahead.1), ("vector_product_4", 384));
+        let w = usual(4096, 4096);
+        let behind = |shared_bytes| {
+            let next_to = Neighbours::BehindAttention { shared_bytes };
+            let (name, threads, bytes) = kernel(w, next_to, H200);
+            (name, threads, bytes + shared_bytes)
+        };
+        let room = H200.shared_bytes - RESERVED_BYTES;
+        let (name, threads, bytes) = behind(cluster_shared_bytes(128, 8));
+        assert_eq!((name, threads), ("queued_beside_4", 384));
+        assert!(bytes <= room, "{bytes}");
+        let spare = room - bytes;
+        let most = cluster_shared_bytes(128, 8) + spare;
+        assert_eq!(behind(most), ("queued_beside_4", 384, room));
+        assert_eq!(behind(most + 1).0, "vector_product_4");
     }
 
     #[test]
