@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""One measurement of this engine or of llama.cpp: the same work, and the same JSON for both.
+"""One measurement of this engine, of llama.cpp or of mlx-lm: the same work, and the same JSON for each.
 
-    scripts/peer_bench.py engine    MLXCEL_BENCH_DECODE MODEL TEST
-    scripts/peer_bench.py llama_cpp LLAMA_BENCH         MODEL TEST
+    scripts/peer_bench.py engine    MLXCEL_BENCH_DECODE     MODEL TEST
+    scripts/peer_bench.py llama_cpp LLAMA_BENCH             MODEL TEST
+    scripts/peer_bench.py mlx_lm    scripts/mlx_lm_bench.py MODEL TEST
 
 TEST is ppN (prefill of N tokens), tgN (N tokens decoded from an empty cache) or tgN@D (N tokens
-decoded after D others, whose time does not count). MODEL is the name of a pair:
+decoded after D others, whose time does not count). MODEL is the name of a pair, of which mlx-lm, on a
+GPU alone, reads the first as a folder models/mlx/MODEL (`mlxcel synth MODEL models/mlx/MODEL`):
 
     gemma-3-270m            synthetic:gemma3-270m, 4-bit g64     models/gguf/gemma-3-270m-q4_0.gguf
     gemma3-4b               synthetic:gemma3-4b                  models/gguf/gemma3-4b-q4_0.gguf
@@ -18,7 +20,7 @@ same bytes per token, the pair of SmolLM2 the very same weights. The last line o
 after its own warm-up; of this engine also the read bandwidth that it found, and the share of it that
 decoding used. llama.cpp runs with flash attention and without: which is faster depends on the machine,
 the model and the depth (2.5 times at most, so far), and the faster of the two counts. THREADS
-(default 2) goes to both; BACKEND=cuda puts both on the GPU, all layers.
+(default 2) goes to this engine and llama.cpp; BACKEND=cuda puts all on the GPU, with all layers.
 Only the standard library is used.
 """
 
@@ -95,15 +97,31 @@ def llama_cpp(program, model, test, threads):
     return {"tok_s": speeds[with_it], "flash_attention": bool(with_it)}
 
 
+def mlx_lm(program, model, test, threads):
+    if BACKEND == "cpu":
+        fail("mlx_lm: expected BACKEND=cuda, got cpu")
+    if not model.is_dir():
+        fail(f"{model} is missing: mlxcel synth {model.name} {model}")
+    prompt = test["prompt"] or test["depth"] or FEW_TOKENS
+    decoded = test["decoded"] or FEW_TOKENS
+    out = output_of([program, str(model), str(prompt), str(decoded)])
+    measured = json.loads(out.splitlines()[-1])
+    return {
+        "tok_s": measured["prefill_tok_s" if test["prompt"] else "decode_tok_s"],
+        "versions": measured["versions"],
+    }
+
+
 def main():
-    kinds = {"engine": engine, "llama_cpp": llama_cpp}
+    kinds = {"engine": engine, "llama_cpp": llama_cpp, "mlx_lm": mlx_lm}
     if len(sys.argv) != 5 or sys.argv[1] not in kinds or sys.argv[3] not in PAIRS:
         fail(f"expected {'|'.join(kinds)} PROGRAM {'|'.join(PAIRS)} TEST")
     kind, program, name, text = sys.argv[1:]
     test = TEST.fullmatch(text)
     if not test:
         fail(f"test {text!r}: expected ppN, tgN or tgN@D")
-    model = PAIRS[name][list(kinds).index(kind)]
+    own, gguf = PAIRS[name]
+    model = {"engine": own, "llama_cpp": gguf, "mlx_lm": MODELS / "mlx" / name}[kind]
     measured = kinds[kind](program, model, test, os.environ.get("THREADS", "2"))
     print(json.dumps({**measured, "program": kind}))
 
