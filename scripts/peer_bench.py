@@ -18,7 +18,7 @@ Speed does not depend on the values of weights: the synthetic pairs have the sam
 same bytes per token, the pair of SmolLM2 the very same weights. The last line of standard output is
 `{"tok_s": …, "program": …}`: tokens of TEST by the wall time that the program itself measured,
 after its own warm-up; of this engine also the read bandwidth that it found, and the share of it that
-decoding used. llama.cpp runs with flash attention and without: which is faster depends on the machine,
+decoding used; of it and of mlx-lm both speeds of the same process. llama.cpp runs with flash attention and without: which is faster depends on the machine,
 the model and the depth (2.5 times at most, so far), and the faster of the two counts. THREADS
 (default 2) goes to this engine and llama.cpp; BACKEND=cuda puts all on the GPU, with all layers.
 Only the standard library is used.
@@ -62,6 +62,12 @@ def output_of(command):
     return done.stdout
 
 
+def both_speeds(measured, test):
+    """What TEST asks for, and what else the same process measured."""
+    both = {name: measured[name] for name in ("prefill_tok_s", "decode_tok_s")}
+    return {"tok_s": both["prefill_tok_s" if test["prompt"] else "decode_tok_s"], **both}
+
+
 def engine(program, model, test, threads):
     prompt = test["prompt"] or test["depth"] or FEW_TOKENS
     decoded = test["decoded"] or FEW_TOKENS
@@ -71,8 +77,7 @@ def engine(program, model, test, threads):
             + ["--threads", threads, "--backend", BACKEND, "--ignore-eos", "--json"]
         )
     )
-    return {
-        "tok_s": out["prefill_tok_s" if test["prompt"] else "decode_tok_s"],
+    return both_speeds(out, test) | {
         "read_bandwidth_bytes_s": out["read_bandwidth_bytes_s"],
         "bandwidth_share": out["bandwidth_share"],
     }
@@ -106,10 +111,7 @@ def mlx_lm(program, model, test, threads):
     decoded = test["decoded"] or FEW_TOKENS
     out = output_of([program, str(model), str(prompt), str(decoded)])
     measured = json.loads(out.splitlines()[-1])
-    return {
-        "tok_s": measured["prefill_tok_s" if test["prompt"] else "decode_tok_s"],
-        "versions": measured["versions"],
-    }
+    return both_speeds(measured, test) | {"versions": measured["versions"]}
 
 
 def main():
