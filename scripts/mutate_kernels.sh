@@ -165,7 +165,6 @@ plant NV "queued read beyond the end of the weights" linear_vector.h \
     "-fsanitize=address -DSIM_UCONTEXT"
 plant NV "write beyond the last row" linear_matrix.h \
     's.replace("if (token < a.tokens && row < a.w.rows)", "if (row < a.w.rows)")' "-fsanitize=address -DSIM_UCONTEXT"
-plant "$both" "the best of warps written over sums that others still read" linear_vector.h 's.replace("best_of_block(best, (Best*)s.x)", "best_of_block(best, (Best*)s.scratch)")'
 plant "$both" "codes of a stream that straddles words cut off" weights.h 's.replace("if (shift + bits > 32) code |=", "if (false) code |=")'
 plant "$both" "codes put into the tile in the order of the file" arrange.h 's.replace("int eight = place / 8, pair = place % 4, odd = place % 8 / 4;", "int eight = place / 8, pair = place % 8 / 2, odd = place % 2;")'
 plant "$both" "bf16 weights put into the tile as codes are" arrange.h 's.replace("a.bits == 16 ? i / 8 * 8 + i % 8 / 2 + i % 2 * 4 : i", "i")'
