@@ -15,18 +15,20 @@ PANEL = (WIDTH - 2 * LEFT - GAP) // 2
 
 
 def tables(page):
-    """{heading: [(depth, tok/s, share in percent)]}"""
+    """{heading: [(depth, tok/s, share in percent, slowest and fastest tok/s)]}"""
     found, heading = {}, None
     for line in page.splitlines():
         if line.startswith("#"):
             heading = line.lstrip("# ")
         cells = [cell.strip() for cell in line.strip("| ").split("|")]
         if len(cells) == 5 and cells[0].isdigit():
-            speed = re.match(r"[\d.]+", cells[1])
+            speed = re.fullmatch(r"([\d.]+) \(([\d.]+)–([\d.]+)\)", cells[1])
             share = re.fullmatch(r"([\d.]+) %", cells[4])
             if not speed or not share:
-                sys.exit(f"{sys.argv[1]}: expected `| depth | tok/s (…) | MB | limit | share % |`, got: {line}")
-            found.setdefault(heading, []).append((int(cells[0]), float(speed[0]), float(share[1])))
+                sys.exit(f"{sys.argv[1]}: expected `| depth | tok/s (…–…) | MB | limit | share % |`, got: {line}")
+            found.setdefault(heading, []).append(
+                (int(cells[0]), float(speed[1]), float(share[1]), (float(speed[2]), float(speed[3])))
+            )
     if not found:
         sys.exit(f"{sys.argv[1]}: expected a table of depth_bench, got none")
     return found
@@ -54,6 +56,10 @@ def panel(left, title, top_value, step, rows_by_model, value_of):
         points = [(x(row[0]), y(value_of(row))) for row in rows]
         line = "L".join(f"{px:.1f} {py:.1f}" for px, py in points)
         out.append(f'<path d="M{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        # From the slowest stretch to the fastest.
+        for px, row in zip((point[0] for point in points), rows):
+            ends = [y(value_of(row) * end / row[1]) for end in row[3]]
+            out.append(f'<path d="M{px:.1f} {ends[0]:.1f}V{ends[1]:.1f}" stroke="{colour}" stroke-opacity="0.5" stroke-width="4"/>')
         out += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3" fill="{colour}"/>' for px, py in points]
     return out
 
@@ -63,7 +69,7 @@ def main():
         sys.exit(__doc__)
     with open(sys.argv[1], encoding="utf-8") as page:
         found = tables(page.read())
-    fastest = max(row[1] for rows in found.values() for row in rows)
+    fastest = max(row[3][1] for rows in found.values() for row in rows)
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',

@@ -41,7 +41,10 @@ fn reported(report: &str, model: &str, test: &str) -> ([f64; 2], [f64; 3]) {
         row.get(1) != Some(&"llama_cpp") || last != Some(test) || !named.starts_with(model)
     });
     let base = columns(rows.next().unwrap());
-    let engine = columns(rows.next().unwrap());
+    let engine = columns(
+        rows.find(|row| columns(row).get(1) == Some(&"engine"))
+            .unwrap(),
+    );
     let factor = |percent: &str| {
         let percent = percent.trim().trim_start_matches('+');
         1.0 + percent.parse::<f64>().unwrap() / 100.0
