@@ -35,7 +35,7 @@ for model in llama qwen3 gemma3; do
 done
 check unit-tests "$programs/unit-tests" cuda::tests --test-threads 1
 if command -v compute-sanitizer >/dev/null; then
-    for tool in racecheck synccheck memcheck; do
+    for tool in racecheck synccheck memcheck initcheck; do
         for test in a_few_small_products decode_attention_of_few_rows; do
             check "$tool-$test" compute-sanitizer --tool "$tool" --error-exitcode 9 "$programs/unit-tests" "cuda::tests::$test"
         done

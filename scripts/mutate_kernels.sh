@@ -135,6 +135,10 @@ plant "$both" "sums of other tiles of the unit counted too" linear_vector.h \
     's.replace("given_tile() == j ? mine : s.zeros", "mine")'
 plant "$both" "low parts without their sign" parts.h 's.replace("(x[j] + 128) >> 8", "x[j] >> 8")'
 plant "$both" "factor of a norm forgotten" linear_vector.h 's.replace("row_total(parts) * factor", "row_total(parts)")'
+plant "$both" "warps behind the first four forgotten in a row" linear_vector.h \
+    's.replace("warp < p.warps; warp += AT_ONCE", "warp < least(p.warps, AT_ONCE); warp += AT_ONCE")'
+plant "$both" "rows behind the first of a thread taken for the first" linear_vector.h \
+    's.replace("i == TID_X ? parts_of_mine", "true ? parts_of_mine")'
 plant "$both" "second piece of a row forgotten" row_input.h 's.replace("c.v[j] += rest.v[j];", ";")'
 plant "$both" "bias in both pieces of a row" linear_vector.h 's.replace("a.w.bias && begins ?", "a.w.bias ?")'
 plant "$both" "second piece left as it was where there is none" linear_vector.h \

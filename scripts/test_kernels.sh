@@ -33,7 +33,7 @@ for target in sm_80 sm_90 sm_90a; do
         echo "$target: assembled, $((spills - clean)) of $spills kernels spill"
         # Two blocks of 384 threads must not fit on a multiprocessor with 65536 registers (docs/adr/0036).
         registers=$(sed -n "/'queued_beside_4'/,/Used/s/.*Used \([0-9]*\) registers.*/\1/p" "$out/$target.log")
-        ((registers >= 88)) || { echo "queued_beside_4 has $registers registers a thread, expected 88 or more" >&2; exit 1; }
+        ((${registers:-0} >= 88)) || { echo "queued_beside_4 has ${registers:-no} registers a thread, expected 88 or more" >&2; exit 1; }
     else
         echo "$target: compiled; set PTXAS to have it assembled"
     fi

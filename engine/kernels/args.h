@@ -69,8 +69,8 @@ struct RowInput {
 struct Divisor { int value; float reciprocal; };
 
 // Units of a product (linear_vector.h) and who has them. Blocks have block_steps steps each, the first
-// larger_blocks one more; a step is a unit or a row tile. Where a kernel queues units (weight_units.h), a warp
-// asks for first_units of its own before it asks for its inputs.
+// larger_blocks one more; a step is a unit or a row tile. A warp asks for first_units of its own before it asks
+// for its inputs, and behind them for the others that it can have on their way.
 struct UnitShares {
     Divisor row_tile_units, warp_units;
     int step_units, block_steps, larger_blocks, first_units;

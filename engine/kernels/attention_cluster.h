@@ -82,7 +82,8 @@ template <int DIM> DEV void copy_tile(U4* tile, const HeadCache& c, int first, i
     end_copies();
 }
 
-// All batches have come but the last BEHIND; more are on their way where there are `spares`.
+// All batches have come but the last BEHIND. With `spares` two more, those of the spare tile, were begun ahead
+// of the loop; those of a warp without one are empty.
 template <int BEHIND> DEV void wait_tile(bool spares) {
     if (spares) wait_copies<BEHIND + 2>();
     else wait_copies<BEHIND>();

@@ -495,6 +495,9 @@ void all(int order) {
     test_vector(4, 64, SCALE_BF16, 48, 1024, OUT_STORE, false, false, false, 64, order);
     test_vector(4, 64, SCALE_BF16, 48, 256, OUT_GATED, true, true, false, 96, order);
     test_vector(4, 128, SCALE_BF16, 60, 768, OUT_BEST, true, false, false, 64, order);
+    // Ten warps have a part of each row; more rows than threads.
+    test_vector(4, 64, SCALE_BF16, 48, 2560, OUT_STORE, true, false, false, 320, order);
+    test_vector(4, 64, SCALE_BF16, 250, 256, OUT_STORE, false, false, false, 64, order);
     test_small_inputs(order);
     test_shares();
     test_matrix(block_launch(4), 4, 32, 144, 96, 5, false, order);
@@ -520,10 +523,11 @@ void all(int order) {
     test_decode_attention(cluster_attention_128, 8, 128, 20, 2, 97, 97, 0, 1, 1, 2, true, order, 3, 20);
     test_decode_attention(cluster_attention_256, 8, 256, 2, 1, 90, 90, 12, 1, 1, 1, true, order, 4);
     test_decode_attention(cluster_attention_64, 8, 64, 3, 1, 33, 40, 20, 1, 1, -1, false, order, 1);
-    // As many rows as with a spare tile each: 96 a block, the new one in the last block's; and one more.
+    // 96 rows a block, all that spare tiles have room for; one more; a part of them; a last block that has none.
     test_decode_attention(cluster_attention_128, 8, 128, 4, 1, 192, 200, 90, 1, 1, 1, true, order, 2);
     test_decode_attention(cluster_attention_128, 8, 128, 4, 1, 193, 200, 90, 1, 1, 1, true, order, 2);
     test_decode_attention(cluster_attention_256, 8, 256, 4, 2, 41, 41, 7, 1, 1, 1, true, order, 1);
+    test_decode_attention(cluster_attention_128, 8, 128, 4, 1, 193, 200, 90, 1, 1, 1, true, order, 3);
 #endif
     test_prefill_attention<bf16_t>(finish_rows_bf16, prefill_attention_bf16_2_2, 2, 64, 4, 2, 9, 6, true, order);
     test_prefill_attention<bf16_t>(finish_rows_bf16, prefill_attention_bf16_8_4, 4, 256, 3, 1, 4, 0, false, order);

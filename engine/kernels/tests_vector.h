@@ -25,7 +25,7 @@ void round_to_parts(std::vector<double>& x) {
 }
 
 // Weights that are queued in shared memory give the same bits.
-void compare_queued(VectorKernel kernel, int most_first, VectorArgs a, int blocks, int threads, int order) {
+void compare_queued(const char* name, VectorKernel kernel, int most_first, VectorArgs a, int blocks, int threads, int order) {
     int results = a.output == OUT_GATED ? a.w.rows / 2 : a.w.rows;
     std::vector<float> y(a.w.rows, POISON), y_rest(a.w.rows, POISON);
     std::vector<Best> best(blocks);
@@ -34,7 +34,7 @@ void compare_queued(VectorKernel kernel, int most_first, VectorArgs a, int block
     if (held.y_rest) a.y_rest = y_rest.data();
     if (held.best) a.best = best.data();
     a.shares.first_units = order % (most_first + 1);
-    run("queued_product", blocks, 1, threads, order, [&] { kernel(a); });
+    run(name, blocks, 1, threads, order, [&] { kernel(a); });
     for (int i = 0; i < results; i++) {
         expect("queued row", y[i], held.y[i], 0, i);
         if (held.y_rest) expect("queued rest of a row", y_rest[i], held.y_rest[i], 0, i);
@@ -77,8 +77,8 @@ void test_vector(int bits, int group, int scale_kind, int rows, int columns, int
     run("vector_product", blocks, 1, threads, order, [&] { vector_kernel(bits)(a); });
 #if defined(KPORT_NV)
     if (bits == 4 && is_usual(a.w) && a.w.column_tiles % UNIT_TILES == 0) {
-        compare_queued(queued_product_4, 3, a, blocks, threads, order);
-        compare_queued(queued_beside_4, 2, a, blocks, threads, order);
+        compare_queued("queued_product", queued_product_4, 3, a, blocks, threads, order);
+        compare_queued("queued_beside", queued_beside_4, 2, a, blocks, threads, order);
     }
 #endif
     for (int i = 0; i < columns && a.in.c_rest; i++) add[i] += rest[i];

@@ -48,6 +48,8 @@ template <int BITS, bool USUAL> DEV void load_unit(const TileMatrix& w, Place at
 }
 
 // ---- on their way: UNITS of them ------------------------------------------------------------------
+// Inputs come out of the same memory as weights and behind all that were asked for before, those of other
+// blocks too: a warp asks for a first unit, then for its inputs, then for the rest.
 
 template <int BITS, bool USUAL> struct HeldUnits {
     static const int UNITS = BITS <= 4 ? 2 : 1;
@@ -68,8 +70,6 @@ template <int BITS, bool USUAL> DEV const Unit<BITS>& take(const HeldUnits<BITS,
 static_assert(VECTOR_ACCS * WARP == UNIT_TILES * TILE_ROWS, "a lane has a place for each of its scales");
 
 // Units of four bits in the usual form. A lane copies what it reads itself, so no lane waits for another.
-// Inputs come out of the same memory as weights and behind all that were asked for before, those of other
-// blocks too: a warp asks for a first unit, then for its inputs, then for the rest.
 template <int N> struct QueuedUnits {
     static const int UNITS = N;
     static const bool QUEUED = true;

@@ -42,7 +42,8 @@ fn reported(report: &str, model: &str, test: &str) -> ([f64; 2], [f64; 3]) {
     });
     let base = columns(rows.next().unwrap());
     let engine = columns(
-        rows.find(|row| columns(row).get(1) == Some(&"engine"))
+        rows.take_while(|row| columns(row)[0].is_empty())
+            .find(|row| columns(row).get(1) == Some(&"engine"))
             .unwrap(),
     );
     let factor = |percent: &str| {

@@ -6,6 +6,7 @@ use crate::backend::cuda::driver::CudaMachine;
 use crate::backend::cuda::open::require;
 use crate::backend::gpu::{
     Machine, Most, check_random_attention, check_random_products, check_random_tiles,
+    check_spare_tiles,
 };
 
 /// `None` where there is no GPU, which is then said.
@@ -67,5 +68,6 @@ fn a_few_small_products() {
 fn decode_attention_of_few_rows() {
     if let Some(machine) = machine() {
         check_random_attention(&machine, 8, 300);
+        check_spare_tiles(&machine);
     }
 }

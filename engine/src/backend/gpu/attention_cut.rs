@@ -199,6 +199,21 @@ impl ClusterCut {
     }
 }
 
+/// Rows of a tile of heads of so many elements.
+fn tile_rows(head_dim: u32) -> u32 {
+    if head_dim > 128 { 8 } else { 16 }
+}
+
+/// Rows that a block of `warps` has room for: of all warps together, and with the spare tiles.
+#[cfg(test)]
+pub(crate) fn rows_of_block(head_dim: usize, warps: u32) -> [usize; 2] {
+    let rows = |tiles| (tiles * tile_rows(head_dim as u32)) as usize;
+    [
+        rows(warps * TILES_AHEAD),
+        rows(warps * TILES_AHEAD + SPARE_TILES),
+    ]
+}
+
 /// Bytes of shared memory of a block of `warps` that is one of a cluster, for heads of `head_dim` elements.
 pub(crate) fn cluster_shared_bytes(head_dim: usize, warps: u32) -> u32 {
     let dim = head_dim as u32;
@@ -208,8 +223,7 @@ pub(crate) fn cluster_shared_bytes(head_dim: usize, warps: u32) -> u32 {
     let new_row = 2 * dim * 4;
     let tops = (warps + MOST_CLUSTER_BLOCKS) * heads * 8;
     let parts = (heads * dim / 2 + MOST_CLUSTER_BLOCKS) * 8;
-    let tile_rows = if dim > 128 { 8 } else { 16 };
-    let tiles = (warps * TILES_AHEAD + SPARE_TILES) * 2 * tile_rows * dim * 2;
+    let tiles = (warps * TILES_AHEAD + SPARE_TILES) * 2 * tile_rows(dim) * dim * 2;
     queries + new_row + tops + parts + tiles
 }
 

@@ -77,7 +77,7 @@ pub(crate) struct Tuning {
     pub(crate) vector_threads: u32,
     /// The same next to a decode attention, so many that a block of either has room beside the other.
     pub(crate) beside_threads: u32,
-    /// Products with one row have a kernel that queues weights in shared memory, and that pays.
+    /// Products with one row have kernels that queue weights in shared memory, and that pays.
     pub(crate) queues: bool,
     /// Bytes of dynamic shared memory that a block may have.
     pub(crate) shared_bytes: u32,

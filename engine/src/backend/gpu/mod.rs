@@ -44,7 +44,7 @@ pub(crate) use machine::{
     CLUSTER_BLOCKS, Clusters, GraphId, HostWords, Launch, MARKS, Machine, Tuning,
 };
 #[cfg(test)]
-pub(crate) use random_attention::check as check_random_attention;
+pub(crate) use random_attention::{check as check_random_attention, check_spare_tiles};
 #[cfg(test)]
 pub(crate) use random_products::{Most, check as check_random_products};
 #[cfg(test)]

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 use crate::backend::gpu::args::{DecodeAttentionArgs, KindState, LayerCache, StepState};
-use crate::backend::gpu::attention_cut::AttentionCut;
+use crate::backend::gpu::attention_cut::{AttentionCut, rows_of_block};
 use crate::backend::gpu::buffer::{Buffer, as_bytes, read_floats};
 use crate::backend::gpu::machine::{CLUSTER_BLOCKS, Machine};
 use crate::backend::gpu::random_module::Random;
@@ -23,6 +23,20 @@ const EPS: f32 = 1e-5;
 const TOLERANCE: f64 = 2e-4;
 const CLUSTER_TOLERANCE: f64 = 3e-3;
 
+/// Of [`CLUSTER_BLOCKS`].
+const SMALLEST: usize = CLUSTER_BLOCKS.len() - 1;
+
+/// Which clusters a case may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InClusters {
+    /// None: the other kernel.
+    Never,
+    /// The largest that run.
+    Largest,
+    /// The smallest, whose blocks have most rows.
+    Smallest,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Case {
     shape: HeadShape,
@@ -33,7 +47,7 @@ struct Case {
     oldest: usize,
     normed: bool,
     saves: bool,
-    in_clusters: bool,
+    in_clusters: InClusters,
     /// Multiprocessors that the cut into blocks goes by.
     units: usize,
     seed: u64,
@@ -76,7 +90,11 @@ fn cases(most_rows: usize) -> impl Strategy<Value = Case> {
     let cache = (1..=most_rows, 0..5usize, 0..most_rows, any::<bool>());
     let rest = (
         any::<bool>(),
-        prop::sample::select(vec![true, true, false]),
+        prop::sample::select(vec![
+            InClusters::Largest,
+            InClusters::Smallest,
+            InClusters::Never,
+        ]),
         prop::sample::select(vec![1, 132]),
         any::<u64>(),
     );
@@ -114,6 +132,36 @@ pub(crate) fn check(machine: &Arc<dyn Machine>, count: u32, most_rows: usize) {
     let mut runner = TestRunner::new_with_rng(config, rng);
     let outcome = runner.run(&cases(most_rows), |case| check_case(machine, case));
     assert!(outcome.is_ok(), "{}", outcome.unwrap_err());
+}
+
+/// Contexts that just need spare tiles, fill them, and exceed them, in clusters of the smallest size.
+pub(crate) fn check_spare_tiles(machine: &Arc<dyn Machine>) {
+    let head_dim = 256;
+    let blocks = CLUSTER_BLOCKS[SMALLEST] as usize;
+    let [held, with_spares] = rows_of_block(head_dim, machine.tuning().cluster_warps);
+    for rows in [
+        blocks * held + 1,
+        blocks * with_spares,
+        blocks * with_spares + 1,
+    ] {
+        let case = Case {
+            shape: HeadShape {
+                heads: 3,
+                kv_heads: 1,
+                head_dim,
+            },
+            rows,
+            slack: 3,
+            oldest: rows / 2,
+            normed: true,
+            saves: true,
+            in_clusters: InClusters::Smallest,
+            units: 1,
+            seed: rows as u64,
+        };
+        let outcome = check_case(machine, case);
+        assert!(outcome.is_ok(), "{rows} rows: {}", outcome.unwrap_err());
+    }
 }
 
 /// What attention reads, on the host.
@@ -315,10 +363,12 @@ fn attend(
         head_dim,
     } = case.shape;
     let tuning = machine.tuning();
-    let clusters = match case.in_clusters {
-        true => tuning.clusters,
-        false => [0; CLUSTER_BLOCKS.len()],
-    };
+    let mut clusters = [0; CLUSTER_BLOCKS.len()];
+    match case.in_clusters {
+        InClusters::Never => {}
+        InClusters::Largest => clusters = tuning.clusters,
+        InClusters::Smallest => clusters[SMALLEST] = tuning.clusters[SMALLEST],
+    }
     let cut = AttentionCut::of(case.shape, case.units, clusters);
     let cut = cut.ok_or_else(|| BackendError::Stopped {
         reason: "heads that no kernel takes".to_owned(),

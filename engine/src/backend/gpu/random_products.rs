@@ -23,8 +23,8 @@ use crate::weights::Dtype;
 
 /// Each may have a kernel of its own.
 const NEIGHBOURS: [Neighbours; 3] = [
-    Neighbours::AheadOfAttention,
-    Neighbours::BehindAttention { shared_bytes: 0 },
+    Neighbours::Attention,
+    Neighbours::BehindClusters { shared_bytes: 0 },
     Neighbours::Products,
 ];
 

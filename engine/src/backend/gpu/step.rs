@@ -245,7 +245,7 @@ impl Stages for FusedStages<'_> {
         let (model, buffers) = (self.model, self.buffers);
         let output = (buffers.qkv.address(), Output::Store);
         let qkv = &model.linears[stage.qkv.0];
-        model.vector_product(qkv, input, output, Neighbours::AheadOfAttention)?;
+        model.vector_product(qkv, input, output, Neighbours::Attention)?;
         // Norms, rotation and the append belong to the attention kernel.
         self.projected = Some(*stage);
         Ok(())
@@ -287,7 +287,11 @@ impl Stages for FusedStages<'_> {
     fn output(&mut self, stage: &ResidualStage) -> Result<(), BackendError> {
         let attention = self.buffers.cut.decode_launch(self.model.machine.tuning());
         let shared_bytes = attention.shared_bytes;
-        self.project(stage, Neighbours::BehindAttention { shared_bytes })
+        let next_to = match attention.cluster {
+            1 => Neighbours::Attention,
+            _ => Neighbours::BehindClusters { shared_bytes },
+        };
+        self.project(stage, next_to)
     }
 
     fn gate_up(&mut self, stage: &GateUpStage) -> Result<(), BackendError> {

@@ -44,10 +44,10 @@ const MOST_QUEUED_UNITS: i32 = 32;
 /// What runs before and behind a product with one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Neighbours {
-    /// A decode attention comes next: a block leaves room for one of its.
-    AheadOfAttention,
-    /// A decode attention runs before, whose blocks have so much shared memory: a block fits beside one.
-    BehindAttention { shared_bytes: u32 },
+    /// A decode attention: a block leaves room for one of its.
+    Attention,
+    /// A decode attention in clusters ahead, whose blocks have so much shared memory: a block fits beside one.
+    BehindClusters { shared_bytes: u32 },
     /// Products: a block has a multiprocessor for itself.
     Products,
 }
@@ -67,17 +67,15 @@ impl VectorKernel {
     pub(crate) fn of(w: &TileMatrix, cut: &VectorCut, next_to: Neighbours, tuning: Tuning) -> Self {
         // The kernel with a queue, and shared memory that others have beside it.
         let (threads, queued) = match next_to {
-            Neighbours::AheadOfAttention => (tuning.beside_threads, None),
-            Neighbours::BehindAttention { shared_bytes } => {
+            Neighbours::Attention => (tuning.beside_threads, None),
+            Neighbours::BehindClusters { shared_bytes } => {
                 let threads = tuning.beside_threads;
                 let queued = Self::queued("queued_beside_4", QUEUED_BESIDE_UNITS, threads);
                 (threads, Some((queued, shared_bytes + RESERVED_BYTES)))
             }
             Neighbours::Products => {
-                let threads = tuning.vector_threads;
-                let fewer = fewer_threads(cut, threads);
-                let queued = Self::queued("queued_product_4", QUEUED_UNITS, fewer);
-                (threads, Some((queued, 0)))
+                let queued = Self::queued_between_products(cut, tuning);
+                (tuning.vector_threads, Some((queued, 0)))
             }
         };
         let whole_units = (w.column_tiles as usize).is_multiple_of(UNIT_TILES[0]);
@@ -112,6 +110,21 @@ impl VectorKernel {
         }
     }
 
+    /// With four fifths of the threads where the queues of all would hold every unit: the down projection of Gemma 3 4B
+    /// is such a product, and a step is 1 to 2 % faster with fewer warps (docs/speed-diary.md). But a block is never so
+    /// small that a multiprocessor has room for two, while another one stands empty.
+    fn queued_between_products(cut: &VectorCut, tuning: Tuning) -> Self {
+        let of = |threads| Self::queued("queued_product_4", QUEUED_UNITS, threads);
+        let threads = tuning.vector_threads;
+        let fewer = of((threads / 32 * 4 / 5).max(1) * 32);
+        let all_on_their_way = cut.shares(threads).warp_units.value <= QUEUED_UNITS as i32;
+        let two = 2 * (fewer.launch(cut).shared_bytes + RESERVED_BYTES);
+        match all_on_their_way && two > tuning.shared_bytes + RESERVED_BYTES {
+            true => fewer,
+            false => of(threads),
+        }
+    }
+
     /// The launch of the product that is cut so.
     pub(crate) fn launch(self, cut: &VectorCut) -> Launch {
         Launch {
@@ -121,15 +134,6 @@ impl VectorKernel {
             overlaps: true,
             cluster: 1,
         }
-    }
-}
-
-/// Four fifths of `threads` where the queues of so many warps would hold all units: the down projection of Gemma 3 4B
-/// is such a product, and a step is 1 to 2 % faster with fewer warps (docs/speed-diary.md).
-fn fewer_threads(cut: &VectorCut, threads: u32) -> u32 {
-    match cut.shares(threads).warp_units.value <= QUEUED_UNITS as i32 {
-        true => (threads / 32 * 4 / 5).max(1) * 32,
-        false => threads,
     }
 }
 
@@ -289,15 +293,18 @@ mod tests {
         // Down of Gemma 3 4B: 49 units a block, three a warp.
         let (name, threads, _) = kernel(usual(2560, 10240), Neighbours::Products, H200);
         assert_eq!((name, threads), ("queued_product_4", 512));
+        // Gate and up of Qwen3 0.6B: two blocks of so few threads would fit on a multiprocessor.
+        let (name, threads, _) = kernel(usual(6144, 1024), Neighbours::Products, H200);
+        assert_eq!((name, threads), ("queued_product_4", 640));
     }
 
     #[test]
     fn the_product_behind_an_attention_is_queued_where_both_have_room() {
-        let ahead = kernel(usual(4096, 2560), Neighbours::AheadOfAttention, H200);
+        let ahead = kernel(usual(4096, 2560), Neighbours::Attention, H200);
         assert_eq!((ahead.0, ahead.1), ("vector_product_4", 384));
         let w = usual(4096, 4096);
         let behind = |shared_bytes| {
-            let next_to = Neighbours::BehindAttention { shared_bytes };
+            let next_to = Neighbours::BehindClusters { shared_bytes };
             let (name, threads, bytes) = kernel(w, next_to, H200);
             (name, threads, bytes + shared_bytes)
         };

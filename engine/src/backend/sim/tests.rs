@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::backend::gpu::{
     Layout, Machine, Most, check_random_attention, check_random_products, check_random_tiles,
+    check_spare_tiles,
 };
 use crate::backend::sim::machine::{SimMachine, args_bytes};
 
@@ -42,5 +43,6 @@ fn decode_attention_of_random_shapes_is_that_of_plain_loops() {
     for (layout, order) in [(Layout::Nvidia, 3), (Layout::Rdna3, 4)] {
         let machine: Arc<dyn Machine> = Arc::new(SimMachine::new(layout, order));
         check_random_attention(&machine, 60, 200);
+        check_spare_tiles(&machine);
     }
 }
