@@ -31,7 +31,11 @@ for model in llama qwen3 gemma3_text; do
     check "check-$model" "$programs/mlxcel" check "engine/tests/fixtures/$model" --backend cuda
 done
 for model in llama qwen3 gemma3; do
-    check "parity-$model" "$programs/mlxcel-engine-parity" -m "synthetic:tiny-$model" --backend cuda --expect-identical
+    parity=("$programs/mlxcel-engine-parity" -m "synthetic:tiny-$model" --backend cuda --expect-identical)
+    check "parity-$model-float32" "${parity[@]}" --arithmetic float32
+    for undo in slack in_append own_copies; do
+        check "parity-$model-$undo" env "MLXCEL_UNDO=$undo" "${parity[@]}" --arithmetic fast
+    done
 done
 check unit-tests "$programs/unit-tests" cuda::tests --test-threads 1
 if command -v compute-sanitizer >/dev/null; then
