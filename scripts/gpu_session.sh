@@ -40,7 +40,7 @@ done
 check unit-tests "$programs/unit-tests" cuda::tests --test-threads 1
 if command -v compute-sanitizer >/dev/null; then
     for tool in racecheck synccheck memcheck initcheck; do
-        for test in a_few_small_products decode_attention_of_few_rows; do
+        for test in a_few_small_products decode_attention_of_few_rows a_few_draws; do
             check "$tool-$test" compute-sanitizer --tool "$tool" --error-exitcode 9 "$programs/unit-tests" "cuda::tests::$test"
         done
     done

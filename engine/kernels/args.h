@@ -99,6 +99,32 @@ struct PickArgs {
 
 struct BlockBestArgs { const float* logits; Best* best; int count, padding; };
 
+#define DRAW_BINS 1024   // of the coarse histogram, a power of two
+#define DRAW_BLOCKS 64   // at most
+#define DRAW_BIN_STEPS 2048 // of the fine one
+
+// What the kernels of a draw leave for each other; zero ahead of the first draw, and what is said to be
+// zero also ahead of each other one.
+struct DrawState {
+    u64 coarse[DRAW_BINS]; // sums of weights, zero
+    u64 target, nearer;    // a sum of weights that is looked for, and the sum of what is nearer than `bin`
+    u64 wanted;            // that the kept tokens have at least
+    u32 fine[DRAW_BIN_STEPS]; // tokens by distance, zero
+    u32 equals[DRAW_BLOCKS];  // tokens at the drawn distance, by blocks
+    u32 bin, distance, rank, arrived; // arrived: zero
+};
+static_assert(sizeof(DrawState) == 16680, "DRAW_STATE_BYTES in args.rs");
+
+struct DrawArgs {
+    const float* logits;
+    u32* tokens;      // on the device, by slot; holds the likeliest one's id
+    u32* host_tokens; // the same for the host
+    DrawState* state;
+    float scale;       // steps of distance to a difference of one
+    u32 keep, uniform; // in 2^-24
+    int count, slot, finds_kept;
+};
+
 struct DecodeAttentionArgs {
     const StepState* state;
     const float* qkv;

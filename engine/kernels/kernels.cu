@@ -11,5 +11,6 @@
 #include "attention_tiles.h"
 #include "attention_warpgroup.h"
 #include "pick.h"
+#include "draw.h"
 #include "arrange.h"
 #include "read_probe.h"

@@ -473,6 +473,7 @@ void test_rounding() {
 }
 
 #include "tests_arrange.h"
+#include "tests_draw.h"
 
 void all(int order) {
     for (int bits : {2, 3, 4, 5, 6, 8, 16}) {
@@ -509,6 +510,7 @@ void all(int order) {
     test_matrix({warpgroup_product_4_128, GROUP_BLOCK_TILES, 128}, 4, 64, 256, 64, 3, true, order);
 #endif
     test_ties();
+    test_draw(order);
     for (int c = 0; c < 3; c++)
         for (int width : {100, 90, 1200}) test_fold_norm(width, c > 0, c > 1, order);
     test_decode_attention(decode_attention_8_2, 2, 64, 4, 2, 20, 20, 0, 3, 1, -1, true, order);

@@ -282,7 +282,15 @@ fn an_unsupported_family_is_named_with_those_there_are() {
 #[test]
 fn keys_that_are_missing_or_wrong_are_named() {
     type Change = fn(&mut Value);
-    let cases: [(Change, &[&str]); 10] = [
+    let cases: [(Change, &[&str]); 11] = [
+        (
+            |c| c["vocab_size"] = json!((1 << 20) + 1),
+            &[
+                "`vocab_size`",
+                "a whole number from 1 to 1048576",
+                "got 1048577",
+            ],
+        ),
         (
             |c| c["head_dim"] = json!(1u64 << 30),
             &[

@@ -61,6 +61,27 @@ fn every_path_gives_the_same_text_in_every_family_and_arithmetic() {
 }
 
 #[test]
+fn the_float32_twin_finds_the_fast_text_good() {
+    for family in ["gemma3", "llama", "qwen3"] {
+        let arguments = format!("-m synthetic:tiny-{family} --expect-identical --twin");
+        let (code, report) = json(&arguments);
+        assert_eq!(code, Some(0), "{report}");
+        let twin = &report["twin"];
+        assert_eq!(twin["tokens"], 128);
+        assert!(twin["best"].as_u64().unwrap() > 100, "{twin}");
+        let rms = twin["rms"].as_f64().unwrap();
+        assert!(rms > 0.0 && rms < 0.06, "{twin}");
+    }
+    let output = parity("-m synthetic:tiny-llama --twin --arithmetic float32");
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        error.contains("--twin: expected --arithmetic fast"),
+        "{error}"
+    );
+}
+
+#[test]
 fn every_undo_policy_that_can_go_on_passes() {
     for undo in ["slack", "in_append", "own_copies", "sync_once_full"] {
         for arithmetic in ["fast", "float32"] {

@@ -52,6 +52,8 @@ DEV float half_to_float(u32 h) {
 // Counts; what the block did before (its barrier passed) is known to whoever counts later. On the CPU
 // blocks run one after the other.
 DEV u32 atomic_count(u32* p) { return (*p)++; }
+DEV void add_in_block(u32* p, u32 v) { *p += v; }
+template <class T> DEV void add_in_device(T* p, T v) { *p += v; }
 DEV void system_fence() {}
 template <class T> DEV T load_fresh(const T* p) { return *p; }
 template <class T> DEV T load_once(const T* p) { return *p; }
@@ -98,6 +100,9 @@ DEV float half_to_float(u32 h) { return (float)__builtin_bit_cast(_Float16, (uns
 DEV u32 atomic_count(u32* p) {
     return __hip_atomic_fetch_add(p, 1u, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
 }
+// To shared memory, and to global memory; in no order but that of barriers and counts.
+DEV void add_in_block(u32* p, u32 v) { __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP); }
+template <class T> DEV void add_in_device(T* p, T v) { __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
 DEV void system_fence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, ""); }
 DEV u32 load_fresh(const u32* p) { return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
 DEV float load_fresh(const float* p) { return u2f(load_fresh((const u32*)p)); }
@@ -151,6 +156,10 @@ DEV u32 atomic_count(u32* p) {
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0,[%1],1;" : "=r"(old) : "l"(p) : "memory");
     return old;
 }
+// To shared memory, and to global memory; in no order but that of barriers and counts.
+DEV void add_in_block(u32* p, u32 v) { __nvvm_atom_add_gen_i((int*)p, (int)v); }
+DEV void add_in_device(u32* p, u32 v) { asm volatile("red.relaxed.gpu.global.add.u32 [%0],%1;" :: "l"(p), "r"(v) : "memory"); }
+DEV void add_in_device(u64* p, u64 v) { asm volatile("red.relaxed.gpu.global.add.u64 [%0],%1;" :: "l"(p), "l"(v) : "memory"); }
 DEV void system_fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 // Past the first-level cache, which does not see what other multiprocessors wrote.
 DEV u32 load_fresh(const u32* p) {
@@ -223,6 +232,10 @@ DEV u32 pack2(float lo, float hi) {
 #else
 DEV u32 pack2(float lo, float hi) { return (u32)f2bf(lo) | ((u32)f2bf(hi) << 16); }
 #endif
+DEV u64 load_fresh(const u64* p) {
+    U2 v = load_fresh((const U2*)p);
+    return v.x | (u64)v.y << 32;
+}
 DEV F2 load_fresh(const F2* p) {
     U2 v = load_fresh((const U2*)p);
     return F2{u2f(v.x), u2f(v.y)};

@@ -295,6 +295,9 @@ pub enum TokenSource {
     Device(Ticket),
 }
 
+/// Most tokens of a vocabulary: a draw sums up as many weights in 64 bits.
+pub const MOST_TOKENS: usize = 1 << 20;
+
 /// How a step chooses its token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sampling {

@@ -8,11 +8,12 @@ use super::compute::ComputeArguments;
 use super::exit_code::{FAILURE, SUCCESS};
 use super::progress::ByteProgress;
 use super::{model_argument, overrides, routes, version};
+use crate::backend::interface::Arithmetic;
 use crate::bench::arguments::ArithmeticArgument;
 use crate::bench::prompt::Tokenizer;
 use crate::decode::{SamplerOptions, UndoPolicy};
-use crate::parity::{ParityOptions, default_prompt_tokens, parity};
-use crate::{Engine, backend};
+use crate::parity::{FastText, ParityOptions, default_prompt_tokens, parity, twin};
+use crate::{Engine, LoadOptions, backend};
 
 /// Name of the program in messages.
 pub const PROGRAM: &str = "mlxcel-engine-parity";
@@ -43,6 +44,9 @@ pub struct Arguments {
     /// float32 is the reference; fast rounds activations to 8 bits
     #[arg(long, value_enum, default_value_t = ArithmeticArgument::Fast)]
     pub arithmetic: ArithmeticArgument,
+    /// Also feed the greedy text to the model in float32, and see how near its best each token is
+    #[arg(long)]
+    pub twin: bool,
     /// Where to compute.
     #[command(flatten)]
     pub compute: ComputeArguments,
@@ -74,6 +78,60 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         .load_options(arithmetic, routes::options());
     backend::require(options.backend)?;
     let undo = overrides::lookahead_options()?.undo;
+    check(arguments, undo)?;
+    let folder = model_argument::folder(model)?;
+    let load = |options: &LoadOptions| {
+        let mut bar = ByteProgress::new(format!("loading {model}"));
+        Engine::load(&folder, options, &mut |progress| {
+            bar.update(progress.done_bytes, progress.total_bytes);
+        })
+        .with_context(|| format!("failed to load {model}"))
+    };
+    let engine = load(&options)?;
+    let info = engine.model();
+    let prompt_tokens = match arguments.prompt_tokens {
+        Some(tokens) => tokens as usize,
+        None => default_prompt_tokens(info.window_tokens),
+    };
+    let prompt = Tokenizer::open(&folder, info.vocab_size)?.synthesise(prompt_tokens)?;
+    let parity_options = ParityOptions {
+        tokens: arguments.max_tokens as usize,
+        sampled: SamplerOptions {
+            temperature: 1.0,
+            top_p: 0.95,
+            seed: arguments.seed,
+        },
+        undo,
+        plant_rewind_bug: arguments.plant_rewind_bug,
+    };
+    let mut report = parity(&engine, &prompt, &parity_options)?;
+    let cache = engine.qmm_report();
+    if arguments.twin {
+        let fast = FastText::new(&engine, &prompt, &report.text)?;
+        // One at a time: both may be more than there is memory for.
+        drop(engine);
+        let options = LoadOptions {
+            arithmetic: Arithmetic::Float32,
+            ..options
+        };
+        let said = twin(&load(&options)?, &prompt, &report.text, &fast)?;
+        report = report.with_twin(said);
+    }
+    let mut out = std::io::stdout();
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+    } else {
+        write!(out, "{report}")?;
+    }
+    routes::print_cache_stats(&cache);
+    Ok(match arguments.expect_identical && !report.passed {
+        true => FAILURE,
+        false => SUCCESS,
+    })
+}
+
+/// What cannot be compared is refused before anything is loaded.
+fn check(arguments: &Arguments, undo: UndoPolicy) -> anyhow::Result<()> {
     anyhow::ensure!(
         undo != UndoPolicy::Discard,
         "{}: a text that was decoded with discard cannot be continued, so there is nothing to compare",
@@ -84,39 +142,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         "with slack no row is put back, so none can be left out: set {}=in_append",
         overrides::UNDO
     );
-    let folder = model_argument::folder(model)?;
-    let mut bar = ByteProgress::new(format!("loading {model}"));
-    let engine = Engine::load(&folder, &options, &mut |progress| {
-        bar.update(progress.done_bytes, progress.total_bytes);
-    })
-    .with_context(|| format!("failed to load {model}"))?;
-    drop(bar);
-    let info = engine.model();
-    let prompt_tokens = match arguments.prompt_tokens {
-        Some(tokens) => tokens as usize,
-        None => default_prompt_tokens(info.window_tokens),
-    };
-    let prompt = Tokenizer::open(&folder, info.vocab_size)?.synthesise(prompt_tokens)?;
-    let options = ParityOptions {
-        tokens: arguments.max_tokens as usize,
-        sampled: SamplerOptions {
-            temperature: 1.0,
-            top_p: 0.95,
-            seed: arguments.seed,
-        },
-        undo,
-        plant_rewind_bug: arguments.plant_rewind_bug,
-    };
-    let report = parity(&engine, &prompt, &options)?;
-    let mut out = std::io::stdout();
-    if arguments.json {
-        writeln!(out, "{}", serde_json::to_string(&report)?)?;
-    } else {
-        write!(out, "{report}")?;
-    }
-    routes::print_cache_stats(&engine.qmm_report());
-    Ok(match arguments.expect_identical && !report.passed {
-        true => FAILURE,
-        false => SUCCESS,
-    })
+    anyhow::ensure!(
+        !arguments.twin || arguments.arithmetic.arithmetic() == Arithmetic::Fast,
+        "--twin: expected --arithmetic fast, got float32, which is the twin itself"
+    );
+    Ok(())
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::config_reader::Reader;
 use super::quantisation::{QuantisationConfig, read_quantisation};
+use crate::backend::interface::MOST_TOKENS;
 use crate::error::LoadError;
 
 /// Longer heads than any model has; as [`MAX_LAYERS`].
@@ -173,6 +174,7 @@ impl ModelConfig {
         }
         config.synthetic = outer.boolean("synthetic")?.unwrap_or(false);
         check_heads(&outer, &config)?;
+        check_vocab(&outer, &config)?;
         Ok(config)
     }
 
@@ -354,6 +356,15 @@ fn read_rope_scaling(reader: &Reader<'_>) -> Result<RopeScaling, LoadError> {
         }),
         _ => Err(scaling.wrong(key, "default, linear or llama3", &Value::String(kind))),
     }
+}
+
+fn check_vocab(reader: &Reader<'_>, config: &ModelConfig) -> Result<(), LoadError> {
+    let vocab_size = config.vocab_size;
+    if vocab_size <= MOST_TOKENS {
+        return Ok(());
+    }
+    let expected = format!("a whole number from 1 to {MOST_TOKENS}");
+    Err(reader.wrong("vocab_size", &expected, &Value::from(vocab_size)))
 }
 
 fn check_heads(reader: &Reader<'_>, config: &ModelConfig) -> Result<(), LoadError> {

@@ -7,7 +7,9 @@
 mod report;
 mod run;
 mod trace;
+mod twin;
 
 pub use report::{ParityReport, Row, RowResult};
 pub use run::{ParityOptions, default_prompt_tokens, parity};
 pub use trace::{Path, Trace, trace};
+pub use twin::{FastText, TwinReport, twin};

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::trace::{Path, Trace};
+use super::twin::TwinReport;
 use crate::backend::interface::Arithmetic;
 use crate::decode::DecodeStatistics;
 
@@ -132,12 +133,29 @@ pub struct ParityReport {
     pub undo_policy: &'static str,
     /// Whether rows were left out of rewinds on purpose.
     pub planted_rewind_bug: bool,
-    /// Every row identical, and no problem.
+    /// Every row identical, no problem, and no objection of the twin.
     pub passed: bool,
     /// One a path and sampling.
     pub rows: Vec<Row>,
     /// What keeps the comparison from proving anything.
     pub problems: Vec<String>,
+    /// What the float32 twin says to the text, where it was asked.
+    pub twin: Option<TwinReport>,
+    /// The synchronous greedy text.
+    #[serde(skip)]
+    pub text: Vec<u32>,
+}
+
+impl ParityReport {
+    /// The same with the twin's word, which also has to be good.
+    #[must_use]
+    pub fn with_twin(self, twin: TwinReport) -> Self {
+        Self {
+            passed: self.passed && twin.passed(),
+            twin: Some(twin),
+            ..self
+        }
+    }
 }
 
 impl fmt::Display for ParityReport {
@@ -177,6 +195,9 @@ impl fmt::Display for ParityReport {
         }
         for problem in &self.problems {
             writeln!(f, "problem: {problem}")?;
+        }
+        if let Some(twin) = &self.twin {
+            write!(f, "{twin}")?;
         }
         let verdict = if self.passed { "passed" } else { "FAILED" };
         writeln!(f, "parity: {verdict}")

@@ -53,10 +53,14 @@ pub fn parity(
     let greedy = SamplerOptions::default();
     let mut rows = Vec::new();
     let mut problems = Vec::new();
+    let mut text = Vec::new();
     let not_pipelined = not_pipelined(engine, options.undo)?;
     for (sampling, sampler) in [("greedy", greedy), ("sampled", options.sampled)] {
         let run = |path| trace(engine, path, prompt, sampler, options);
         let reference = run(Path::Sync)?;
+        if text.is_empty() {
+            text.clone_from(&reference.tokens);
+        }
         for path in Path::ALL {
             let pipelined = matches!(path, Path::Pipelined | Path::Rewinds);
             if let (true, Some(reason)) = (pipelined, not_pipelined) {
@@ -94,6 +98,8 @@ pub fn parity(
         passed: identical && problems.is_empty(),
         rows,
         problems,
+        twin: None,
+        text,
     })
 }
 

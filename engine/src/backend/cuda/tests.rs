@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::backend::cuda::driver::CudaMachine;
 use crate::backend::cuda::open::require;
 use crate::backend::gpu::{
-    Machine, Most, check_random_attention, check_random_products, check_random_tiles,
-    check_spare_tiles,
+    Machine, Most, check_random_attention, check_random_draws, check_random_products,
+    check_random_tiles, check_spare_tiles,
 };
 
 /// `None` where there is no GPU, which is then said.
@@ -52,6 +52,13 @@ fn decode_attention_of_random_shapes_is_that_of_plain_loops() {
     }
 }
 
+#[test]
+fn draws_are_those_of_the_host() {
+    if let Some(machine) = machine() {
+        check_random_draws(&machine, 300, 262_144);
+    }
+}
+
 /// For `compute-sanitizer`, which is a hundred times slower.
 #[test]
 fn a_few_small_products() {
@@ -69,5 +76,13 @@ fn decode_attention_of_few_rows() {
     if let Some(machine) = machine() {
         check_random_attention(&machine, 8, 300);
         check_spare_tiles(&machine);
+    }
+}
+
+/// The same of draws.
+#[test]
+fn a_few_draws() {
+    if let Some(machine) = machine() {
+        check_random_draws(&machine, 12, 20_000);
     }
 }

@@ -7,6 +7,11 @@ pub(crate) const MAX_CACHE_KINDS: usize = 4;
 /// Rotation tables that a model can have.
 pub(crate) const MAX_ROPES: usize = 4;
 
+/// Blocks of a draw at most.
+pub(crate) const DRAW_BLOCKS: usize = 64;
+/// Size of `DrawState`, zero ahead of the first draw.
+pub(crate) const DRAW_STATE_BYTES: usize = 16680;
+
 /// The result is stored as it is.
 pub(crate) const OUT_STORE: i32 = 0;
 /// The result is `act(gate) · up`.
@@ -92,6 +97,11 @@ arguments! {
     }
     /// Of `pick`.
     PickArgs { best: u64, tokens: u64, host_tokens: u64, state: u64, count: i32, slot: i32 }
+    /// Of `draw_*`.
+    DrawArgs {
+        logits: u64, tokens: u64, host_tokens: u64, state: u64,
+        scale: f32, keep: u32, uniform: u32, count: i32, slot: i32, finds_kept: i32,
+    }
     /// Of `block_best`.
     BlockBestArgs { logits: u64, best: u64, count: i32, padding: i32 }
     /// Rows of a matrix in the order of the file.
@@ -159,6 +169,7 @@ pub(crate) fn args_sizes() -> Vec<(&'static str, usize)> {
         ("vector_product_4", size_of::<VectorArgs>()),
         ("pick", size_of::<PickArgs>()),
         ("block_best", size_of::<BlockBestArgs>()),
+        ("draw_coarse", size_of::<DrawArgs>()),
         ("arrange_codes", size_of::<ArrangeArgs>()),
         ("read_probe", size_of::<ReadProbeArgs>()),
         ("decode_attention_32_2", size_of::<DecodeAttentionArgs>()),

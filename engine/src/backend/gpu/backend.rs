@@ -11,16 +11,17 @@ use crate::backend::gpu::attention_cut::AttentionCut;
 use crate::backend::gpu::buffer::{Buffer, as_bytes, read_floats};
 use crate::backend::gpu::cache::SequenceCaches;
 use crate::backend::gpu::context::Model;
+use crate::backend::gpu::draw::{DrawBuffer, Drawn};
 use crate::backend::gpu::machine::{HostWords, MARKS};
 use crate::backend::gpu::probe;
 use crate::backend::gpu::rope::RopeTable;
 use crate::backend::gpu::rows::{RowBuffers, RowStages, element_bytes};
 use crate::backend::gpu::step::{self, NewStep, StepBuffers, StepGraph};
 use crate::backend::interface::{
-    Arithmetic, Backend, HeadRequest, KernelReport, LayerCacheShape, Sampling, SequenceId, Step,
-    StepOutput, StepProgram, StepShape, Ticket, TokenSource, UndoWork,
+    Arithmetic, Backend, HeadRequest, KernelReport, LayerCacheShape, SequenceId, Step, StepOutput,
+    StepProgram, StepShape, Ticket, TokenSource, UndoWork,
 };
-use crate::backend::sample;
+use crate::backend::sample::Draw;
 use crate::device_profile::DeviceProfile;
 use crate::error::BackendError;
 use crate::kv_cache::{CacheUndo, KeyView};
@@ -45,6 +46,7 @@ struct Queue {
     sequences: HashMap<SequenceId, SequenceCaches>,
     rows: RowBuffers,
     step: StepBuffers,
+    draws: DrawBuffer,
     graph: Option<StepGraph>,
     /// Products in it.
     graph_products: u64,
@@ -93,6 +95,7 @@ impl GpuBackend {
         let queue = Queue {
             rows: RowBuffers::new(&model)?,
             step: StepBuffers::new(&model, shape, cut)?,
+            draws: DrawBuffer::new(&model)?,
             input: Buffer::zeroed(machine, 4 * shape.chunk_tokens)?,
             tokens: Buffer::zeroed(machine, 4 * MARKS)?,
             host_tokens: machine.host_words(MARKS)?,
@@ -392,7 +395,7 @@ impl Queue {
         Ok(((self.rows.logits.address(), logits), captured))
     }
 
-    /// What only the host can do: draws, and logits that are asked for. Both wait for the device.
+    /// The draw, and logits that the host asked for, which wait for the device.
     fn choose_and_copy(
         &mut self,
         step: &Step,
@@ -400,24 +403,21 @@ impl Queue {
         slot: usize,
         output: &mut StepOutput,
     ) -> Result<(), BackendError> {
-        let wants_logits = matches!(
-            step.head,
-            HeadRequest::TokenAndLogits | HeadRequest::AllLogits
-        );
-        let draws = step.head != HeadRequest::Skip && step.sampling != Sampling::Greedy;
-        if !wants_logits && !draws {
+        if step.head == HeadRequest::Skip {
             return Ok(());
         }
-        let machine = self.model.machine.as_ref();
-        let values = read_floats(machine, logits, count)?;
-        if draws {
-            let last = &values[count - self.shape.vocab_size..];
-            let token = sample::choose(last, step.sampling);
-            machine.write(self.tokens.address() + 4 * slot as u64, as_bytes(&[token]))?;
-            output.token = Some(token);
+        if let Some(draw) = Draw::of(step.sampling) {
+            let vocab_size = self.shape.vocab_size;
+            let drawn = Drawn {
+                logits: (logits + 4 * (count - vocab_size) as u64, vocab_size),
+                tokens: self.tokens.address(),
+                host_tokens: self.host_tokens,
+                slot,
+            };
+            self.draws.queue(&self.model, draw, drawn)?;
         }
-        if wants_logits {
-            output.logits = values;
+        if step.head != HeadRequest::Token {
+            output.logits = read_floats(self.model.machine.as_ref(), logits, count)?;
         }
         Ok(())
     }

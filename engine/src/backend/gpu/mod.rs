@@ -13,6 +13,7 @@ mod buffer;
 mod builder;
 mod cache;
 mod context;
+mod draw;
 #[cfg(test)]
 mod host_tiles;
 mod machine;
@@ -20,6 +21,8 @@ mod matrix;
 mod probe;
 #[cfg(test)]
 mod random_attention;
+#[cfg(test)]
+mod random_draws;
 #[cfg(test)]
 mod random_matrix;
 #[cfg(test)]
@@ -45,6 +48,8 @@ pub(crate) use machine::{
 };
 #[cfg(test)]
 pub(crate) use random_attention::{check as check_random_attention, check_spare_tiles};
+#[cfg(test)]
+pub(crate) use random_draws::check as check_random_draws;
 #[cfg(test)]
 pub(crate) use random_products::{Most, check as check_random_products};
 #[cfg(test)]

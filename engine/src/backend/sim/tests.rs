@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::backend::gpu::{
-    Layout, Machine, Most, check_random_attention, check_random_products, check_random_tiles,
-    check_spare_tiles,
+    Layout, Machine, Most, check_random_attention, check_random_draws, check_random_products,
+    check_random_tiles, check_spare_tiles,
 };
 use crate::backend::sim::machine::{SimMachine, args_bytes};
 
@@ -44,5 +44,13 @@ fn decode_attention_of_random_shapes_is_that_of_plain_loops() {
         let machine: Arc<dyn Machine> = Arc::new(SimMachine::new(layout, order));
         check_random_attention(&machine, 60, 200);
         check_spare_tiles(&machine);
+    }
+}
+
+#[test]
+fn draws_are_those_of_the_host() {
+    for (layout, order) in [(Layout::Nvidia, 3), (Layout::Rdna3, 4)] {
+        let machine: Arc<dyn Machine> = Arc::new(SimMachine::new(layout, order));
+        check_random_draws(&machine, 60, 3000);
     }
 }
