@@ -100,7 +100,7 @@ struct PickArgs {
 struct BlockBestArgs { const float* logits; Best* best; int count, padding; };
 
 #define DRAW_BINS 1024   // of the coarse histogram, a power of two
-#define DRAW_BLOCKS 64   // at most
+#define DRAW_BLOCKS 128  // at most
 #define DRAW_BIN_STEPS 2048 // of the fine one
 
 // What the kernels of a draw leave for each other; zero ahead of the first draw, and what is said to be
@@ -113,7 +113,7 @@ struct DrawState {
     u32 equals[DRAW_BLOCKS];  // tokens at the drawn distance, by blocks
     u32 bin, distance, rank, arrived; // arrived: zero
 };
-static_assert(sizeof(DrawState) == 16680, "DRAW_STATE_BYTES in args.rs");
+static_assert(sizeof(DrawState) == 16936, "DRAW_STATE_BYTES in args.rs");
 
 struct DrawArgs {
     const float* logits;

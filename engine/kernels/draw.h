@@ -96,6 +96,22 @@ DEV void look_into_bin(DrawState* state, u64 target, u64* sums) {
 // What the likeliest token has, which `pick` has chosen.
 DEV float largest_logit(const DrawArgs& a) { return a.logits[load_fresh(a.tokens + a.slot)]; }
 
+// Calls `each` with every distance below FARTHEST of the logits from `first` on, one in `step`.
+// Several loads are on their way at a time.
+template <class E> DEV void each_distance(const DrawArgs& a, float largest, int first, int end, int step, E each) {
+    const int BATCH = 8;
+    for (int i = first; i < end; i += BATCH * step) {
+        float logits[BATCH];
+#pragma unroll
+        for (int j = 0; j < BATCH; j++) logits[j] = a.logits[least(i + j * step, end - 1)];
+#pragma unroll
+        for (int j = 0; j < BATCH; j++) {
+            u32 distance = distance_of(logits[j], largest, a.scale);
+            if (i + j * step < end && distance < FARTHEST) each(distance);
+        }
+    }
+}
+
 // Sums of weights by coarse bins, and the bin of the last token that is kept; of the drawn token where
 // all are kept.
 KERNEL LAUNCH_BOUNDS(1024) draw_coarse(const DrawArgs a) {
@@ -107,10 +123,8 @@ KERNEL LAUNCH_BOUNDS(1024) draw_coarse(const DrawArgs a) {
     allow_next_kernel();
     float largest = largest_logit(a);
     block_sync();
-    for (int i = BID_X * BDIM_X + TID_X; i < a.count; i += GDIM_X * BDIM_X) {
-        u32 distance = distance_of(a.logits[i], largest, a.scale);
-        if (distance < FARTHEST) add_in_block(&mantissas[distance / BIN_STEPS], mantissa_of(distance));
-    }
+    each_distance(a, largest, BID_X * BDIM_X + TID_X, a.count, GDIM_X * BDIM_X,
+                  [&](u32 distance) { add_in_block(&mantissas[distance / BIN_STEPS], mantissa_of(distance)); });
     block_sync();
     for (int i = TID_X; i < DRAW_BINS; i += BDIM_X)
         if (mantissas[i]) add_in_device(&a.state->coarse[i], (u64)mantissas[i] << (28 - i * BIN_STEPS / OCTAVE_STEPS));
@@ -134,10 +148,9 @@ KERNEL LAUNCH_BOUNDS(1024) draw_fine(const DrawArgs a) {
     float largest = largest_logit(a);
     u32 bin = load_fresh(&a.state->bin), first = bin * BIN_STEPS;
     block_sync();
-    for (int i = BID_X * BDIM_X + TID_X; i < a.count; i += GDIM_X * BDIM_X) {
-        u32 distance = distance_of(a.logits[i], largest, a.scale);
-        if (distance < FARTHEST && distance / BIN_STEPS == bin) add_in_block(&tokens[distance - first], 1);
-    }
+    each_distance(a, largest, BID_X * BDIM_X + TID_X, a.count, GDIM_X * BDIM_X, [&](u32 distance) {
+        if (distance / BIN_STEPS == bin) add_in_block(&tokens[distance - first], 1);
+    });
     block_sync();
     for (int i = TID_X; i < (int)BIN_STEPS; i += BDIM_X)
         if (tokens[i]) add_in_device(&a.state->fine[i], tokens[i]);
@@ -168,15 +181,17 @@ KERNEL LAUNCH_BOUNDS(1024) draw_token(const DrawArgs a) {
     float largest = largest_logit(a);
     u32 distance = load_fresh(&a.state->distance), rank = load_fresh(&a.state->rank);
     int piece = (a.count + GDIM_X - 1) / GDIM_X;
-    auto is_equal = [&](int i) { return distance_of(a.logits[i], largest, a.scale) == distance; };
     u64 mine = 0;
-    for (int i = BID_X * piece + TID_X; i < least((BID_X + 1) * piece, a.count); i += BDIM_X) mine += is_equal(i);
+    each_distance(a, largest, BID_X * piece + TID_X, least((BID_X + 1) * piece, a.count), BDIM_X,
+                  [&](u32 other) { mine += other == distance; });
     sum_before(mine, sums);
     if (TID_X == 0) a.state->equals[BID_X] = (u32)sums[BDIM_X - 1];
     if (!arrives_last(a.state)) return;
     Crossing in_piece = crossing_of(GDIM_X, rank, sums, [&](int i) { return (u64)load_fresh(&a.state->equals[i]); });
     int first = (int)in_piece.bin * piece, end = least(first + piece, a.count);
-    Crossing token = crossing_of(most(end - first, 0), rank - in_piece.before, sums, [&](int i) { return (u64)is_equal(first + i); });
+    Crossing token = crossing_of(most(end - first, 0), rank - in_piece.before, sums, [&](int i) {
+        return (u64)(distance_of(a.logits[first + i], largest, a.scale) == distance);
+    });
     for (int i = TID_X; i < DRAW_BINS; i += BDIM_X) a.state->coarse[i] = 0;
     if (TID_X != 0 || in_piece.bin == (u32)GDIM_X) return;
     u32 id = (u32)first + token.bin;

@@ -8,9 +8,9 @@ pub(crate) const MAX_CACHE_KINDS: usize = 4;
 pub(crate) const MAX_ROPES: usize = 4;
 
 /// Blocks of a draw at most.
-pub(crate) const DRAW_BLOCKS: usize = 64;
+pub(crate) const DRAW_BLOCKS: usize = 128;
 /// Size of `DrawState`, zero ahead of the first draw.
-pub(crate) const DRAW_STATE_BYTES: usize = 16680;
+pub(crate) const DRAW_STATE_BYTES: usize = 16936;
 
 /// The result is stored as it is.
 pub(crate) const OUT_STORE: i32 = 0;

@@ -7,8 +7,8 @@ use crate::backend::gpu::machine::{HostWords, Launch};
 use crate::backend::sample::Draw;
 use crate::error::BackendError;
 
-/// Logits that each thread looks at, if there are as many.
-const THREAD_LOGITS: usize = 4;
+/// Logits that each thread looks at in one go (`each_distance`).
+const THREAD_LOGITS: usize = 8;
 
 /// What draws leave for each other on the device.
 #[derive(Debug)]
