@@ -37,6 +37,11 @@ for model in llama qwen3 gemma3; do
         check "parity-$model-$undo" env "MLXCEL_UNDO=$undo" "${parity[@]}" --arithmetic fast
     done
 done
+# Real shapes, at the depth that is timed.
+for model in gemma3-4b llama-3.1-8b; do
+    check "twin-$model" "$programs/mlxcel-engine-parity" -m "synthetic:$model" --backend cuda --prompt-tokens 2048 \
+        --expect-identical --twin
+done
 check unit-tests "$programs/unit-tests" cuda::tests --test-threads 1
 if command -v compute-sanitizer >/dev/null; then
     for tool in racecheck synccheck memcheck initcheck; do
