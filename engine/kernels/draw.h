@@ -37,7 +37,7 @@ DEV u64 share_up(u64 whole, u32 part) {
 
 // ---- sums over a block ----------------------------------------------------------------------------
 
-// Of the threads before this one; `sums` holds one a thread, the last of them the sum of all.
+// Of the threads before this one; `sums` holds one a thread.
 DEV u64 sum_before(u64 mine, u64* sums) {
     block_sync();
     sums[TID_X] = mine;
@@ -61,30 +61,60 @@ DEV bool arrives_last(DrawState* state) {
     return is_last;
 }
 
-struct Crossing { u32 bin; u64 before; };
+// Weights from `first` on, a thread's neighbours, and what they sum up to; so many are on their way at a time.
+#define PART_BATCH 8
+struct Part { int first, end; u64 sum, before; };
+template <class W> DEV void load_weights(int from, int end, u64* to, W weight) {
+#pragma unroll
+    for (int j = 0; j < PART_BATCH; j++) to[j] = weight(least(from + j, end - 1));
+#pragma unroll
+    for (int j = 0; j < PART_BATCH; j++)
+        if (from + j >= end) to[j] = 0;
+}
+// Of `count` weights. The last of `sums` is the sum of all.
+template <class W> DEV Part part_of(int count, u64* sums, W weight) {
+    int each = (count + BDIM_X - 1) / BDIM_X;
+    Part part = {TID_X * each, least((TID_X + 1) * each, count), 0, 0};
+    for (int i = part.first; i < part.end; i += PART_BATCH) {
+        u64 weights[PART_BATCH];
+        load_weights(i, part.end, weights, weight);
+#pragma unroll
+        for (int j = 0; j < PART_BATCH; j++) part.sum += weights[j];
+    }
+    part.before = sum_before(part.sum, sums);
+    return part;
+}
 
-// The first of `count` weights with which their sum passes `target`, and the sum before it; a bin of
-// `count` where it does not. Threads have neighbouring weights.
-template <class W> DEV Crossing crossing_of(int count, u64 target, u64* sums, W weight) {
+// The first weight with which their sum passes a target, and the sum before it; NO_BIN where none does.
+struct Crossing { u32 bin; u64 before; };
+#define NO_BIN 0xffffffffu
+template <class W> DEV Crossing crossing_in(const Part& part, u64 target, W weight) {
     SHARED Crossing found;
-    int each = (count + BDIM_X - 1) / BDIM_X, first = TID_X * each, end = least(first + each, count);
-    u64 mine = 0;
-    for (int i = first; i < end; i++) mine += weight(i);
-    u64 before = sum_before(mine, sums);
-    if (TID_X == 0) found = Crossing{(u32)count, 0};
+    if (TID_X == 0) found = Crossing{NO_BIN, 0};
     block_sync();
-    if (before <= target && target - before < mine) {
-        int i = first;
-        for (u64 w; target - before >= (w = weight(i)); i++) before += w;
-        found = Crossing{(u32)i, before};
+    u64 left = target - part.before;
+    if (part.before <= target && left < part.sum) {
+        for (int i = part.first; i < part.end; i += PART_BATCH) {
+            u64 weights[PART_BATCH];
+            load_weights(i, part.end, weights, weight);
+#pragma unroll
+            for (int j = 0; j < PART_BATCH; j++) {
+                if (left < weights[j]) {
+                    found = Crossing{(u32)(i + j), target - left};
+                    i = part.end;
+                    break;
+                }
+                left -= weights[j];
+            }
+        }
     }
     block_sync();
     return found;
 }
 
-// The coarse bin of `target`, for the next kernel to look into.
-DEV void look_into_bin(DrawState* state, u64 target, u64* sums) {
-    Crossing bin = crossing_of(DRAW_BINS, target, sums, [&](int i) { return load_fresh(&state->coarse[i]); });
+// Leaves the coarse bin of `target` for the next kernel to look into.
+template <class W> DEV void look_into_bin(DrawState* state, const Part& part, u64 target, W weight) {
+    Crossing bin = crossing_in(part, target, weight);
     if (TID_X != 0) return;
     state->bin = bin.bin;
     state->nearer = bin.before;
@@ -129,11 +159,10 @@ KERNEL LAUNCH_BOUNDS(1024) draw_coarse(const DrawArgs a) {
     for (int i = TID_X; i < DRAW_BINS; i += BDIM_X)
         if (mantissas[i]) add_in_device(&a.state->coarse[i], (u64)mantissas[i] << (28 - i * BIN_STEPS / OCTAVE_STEPS));
     if (!arrives_last(a.state)) return;
-    u64 mine = 0;
-    for (int i = TID_X; i < DRAW_BINS; i += BDIM_X) mine += load_fresh(&a.state->coarse[i]);
-    sum_before(mine, sums);
+    auto coarse = [&](int i) { return load_fresh(&a.state->coarse[i]); };
+    Part part = part_of(DRAW_BINS, sums, coarse);
     u64 total = sums[BDIM_X - 1], wanted = share_up(total, a.keep);
-    look_into_bin(a.state, a.keep < DRAW_ONE ? wanted - 1 : share_down(total, a.uniform), sums);
+    look_into_bin(a.state, part, a.keep < DRAW_ONE ? wanted - 1 : share_down(total, a.uniform), coarse);
     if (TID_X == 0) a.state->wanted = wanted;
 }
 
@@ -156,16 +185,15 @@ KERNEL LAUNCH_BOUNDS(1024) draw_fine(const DrawArgs a) {
         if (tokens[i]) add_in_device(&a.state->fine[i], tokens[i]);
     if (!arrives_last(a.state)) return;
     u64 nearer = load_fresh(&a.state->nearer), target = load_fresh(&a.state->target);
-    Crossing at = crossing_of(BIN_STEPS, target - nearer, sums, [&](int i) {
-        u32 count = load_fresh(&a.state->fine[i]);
-        return count ? count * weight_of(first + i) : 0;
-    });
+    if (bin == NO_BIN) return; // no logit is a number: nobody is at the distance of the draw before
+    auto fine = [&](int i) { return load_fresh(&a.state->fine[i]) * weight_of(first + i); };
+    Crossing at = crossing_in(part_of(BIN_STEPS, sums, fine), target - nearer, fine);
     for (int i = TID_X; i < (int)BIN_STEPS; i += BDIM_X) a.state->fine[i] = 0;
-    if (at.bin == BIN_STEPS) return; // no logit is a number: nobody is at the distance of the draw before
     u64 before = nearer + at.before, weight = weight_of(first + at.bin);
     if (a.finds_kept) {
         u64 wanted = load_fresh(&a.state->wanted), kept = before + (wanted - before + weight - 1) / weight * weight;
-        look_into_bin(a.state, share_down(kept, a.uniform), sums);
+        auto coarse = [&](int i) { return load_fresh(&a.state->coarse[i]); };
+        look_into_bin(a.state, part_of(DRAW_BINS, sums, coarse), share_down(kept, a.uniform), coarse);
         return;
     }
     if (TID_X != 0) return;
@@ -187,13 +215,14 @@ KERNEL LAUNCH_BOUNDS(1024) draw_token(const DrawArgs a) {
     sum_before(mine, sums);
     if (TID_X == 0) a.state->equals[BID_X] = (u32)sums[BDIM_X - 1];
     if (!arrives_last(a.state)) return;
-    Crossing in_piece = crossing_of(GDIM_X, rank, sums, [&](int i) { return (u64)load_fresh(&a.state->equals[i]); });
-    int first = (int)in_piece.bin * piece, end = least(first + piece, a.count);
-    Crossing token = crossing_of(most(end - first, 0), rank - in_piece.before, sums, [&](int i) {
-        return (u64)(distance_of(a.logits[first + i], largest, a.scale) == distance);
-    });
     for (int i = TID_X; i < DRAW_BINS; i += BDIM_X) a.state->coarse[i] = 0;
-    if (TID_X != 0 || in_piece.bin == (u32)GDIM_X) return;
+    auto equals = [&](int i) { return (u64)load_fresh(&a.state->equals[i]); };
+    Crossing in_piece = crossing_in(part_of(GDIM_X, sums, equals), rank, equals);
+    if (in_piece.bin == NO_BIN) return;
+    int first = (int)in_piece.bin * piece;
+    auto is_equal = [&](int i) { return (u64)(distance_of(a.logits[first + i], largest, a.scale) == distance); };
+    Crossing token = crossing_in(part_of(least(piece, a.count - first), sums, is_equal), rank - in_piece.before, is_equal);
+    if (TID_X != 0) return;
     u32 id = (u32)first + token.bin;
     a.tokens[a.slot] = id;
     a.host_tokens[a.slot] = id;
