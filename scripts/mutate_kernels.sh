@@ -181,13 +181,14 @@ plant "$both" "biases read as the scales are stored" arrange.h 's.replace("float
 plant "$both" "float32 weights cut off, not rounded" arrange.h 's.replace("f2bf(float_at(m.weights, m.weight_kind, before * a.columns + column))", "f2u(float_at(m.weights, m.weight_kind, before * a.columns + column)) >> 16")'
 plant "$both" "a NaN rounded to a number" compat/kport.h 's.replace("if ((u & 0x7fffffffu) > 0x7f800000u)", "if (false)")'
 plant "$both" "a draw among more than are kept" draw.h 's.replace("share_down(kept, a.uniform)", "share_down(wanted, a.uniform)")'
+plant "$both" "a token too many kept" draw.h 's.replace("wanted - before + weight - 1", "wanted - before + weight")'
 plant "$both" "tokens counted at the first distance that reaches the target" draw.h 's.replace("if (left < weights[j])", "if (left <= weights[j])")'
-plant "$both" "the first of the equals drawn" draw.h 's.replace("rank - in_piece.before", "0")'
-plant "$both" "equals of one block only" draw.h 's.replace("a.state->equals[BID_X] = (u32)sums[BDIM_X - 1]", "a.state->equals[BID_X] = (u32)mine")'
+plant "$both" "the first of the ties drawn" draw.h 's.replace("rank - in_piece.before", "0")'
+plant "$both" "ties of one thread only" draw.h 's.replace("a.state->ties[BID_X] = (u32)sums[BDIM_X - 1]", "a.state->ties[BID_X] = (u32)mine")'
 plant "$both" "sums that the next draw finds" draw.h 's.replace("a.state->coarse[i] = 0", ";")'
 plant "$both" "tokens that the next draw finds" draw.h 's.replace("a.state->fine[i] = 0", ";")'
 plant "$both" "sums read before they are whole" draw.h 's.replace("        sums[TID_X] += more;\n        block_sync();", "        sums[TID_X] += more;")'
-plant "$both" "the last bin's exponent for all" draw.h 's.replace("(u64)mantissas[i] << (28 - i * BIN_STEPS / OCTAVE_STEPS)", "(u64)mantissas[i] << 28")'
+plant "$both" "the first bin's exponent for all" draw.h 's.replace("(u64)mantissas[i] << (28 - i * BIN_STEPS / OCTAVE_STEPS)", "(u64)mantissas[i] << 28")'
 plant "$both" "a thread too many writes behind the tiles" arrange.h 's.replace("if (tile >= (long)a.row_tiles * a.column_tiles) return;", "")' "-fsanitize=address -DSIM_UCONTEXT"
 wait
 cat "$work"/*/result

@@ -99,21 +99,20 @@ struct PickArgs {
 
 struct BlockBestArgs { const float* logits; Best* best; int count, padding; };
 
-#define DRAW_BINS 1024   // of the coarse histogram, a power of two
-#define DRAW_BLOCKS 128  // at most
+#define DRAW_BINS 1024      // of the coarse histogram
 #define DRAW_BIN_STEPS 2048 // of the fine one
+#define DRAW_BLOCKS 128     // at most; `args.rs` has the same
 
-// What the kernels of a draw leave for each other; zero ahead of the first draw, and what is said to be
-// zero also ahead of each other one.
+// What the kernels of a draw leave for each other. Zero ahead of the first draw; what is called zero here is
+// left so by each.
 struct DrawState {
-    u64 coarse[DRAW_BINS]; // sums of weights, zero
+    u64 coarse[DRAW_BINS]; // sums of weights; zero
     u64 target, nearer;    // a sum of weights that is looked for, and the sum of what is nearer than `bin`
     u64 wanted;            // that the kept tokens have at least
-    u32 fine[DRAW_BIN_STEPS]; // tokens by distance, zero
-    u32 equals[DRAW_BLOCKS];  // tokens at the drawn distance, by blocks
+    u32 fine[DRAW_BIN_STEPS]; // tokens by distance; zero
+    u32 ties[DRAW_BLOCKS];    // tokens at the drawn distance, by blocks
     u32 bin, distance, rank, arrived; // arrived: zero
 };
-static_assert(sizeof(DrawState) == 16936, "DRAW_STATE_BYTES in args.rs");
 
 struct DrawArgs {
     const float* logits;

@@ -1,7 +1,7 @@
 // A token drawn from the smallest set of likeliest tokens whose probabilities reach a share of all, in
 // whole numbers: whatever the order in which sums are formed, it is the token that `src/backend/sample.rs`
-// chooses, where the numbers are explained. Four kernels, each a look at all logits; the block of a kernel
-// that arrives last goes on with the sums of all.
+// chooses, where the numbers are explained. Three kernels, the second of which runs twice where not all tokens
+// are kept; each is a look at all logits, and its block that arrives last goes on with the sums of all.
 #pragma once
 #include "args.h"
 
@@ -9,6 +9,8 @@
 #define FARTHEST (29 * OCTAVE_STEPS)
 #define BIN_STEPS ((u32)DRAW_BIN_STEPS)
 #define DRAW_ONE (1u << 24)
+static_assert(FARTHEST / BIN_STEPS <= DRAW_BINS, "a bin for every distance");
+static_assert(OCTAVE_STEPS % BIN_STEPS == 0, "the weights of a bin have one exponent");
 
 // ---- numbers --------------------------------------------------------------------------------------
 
@@ -16,7 +18,7 @@
 DEV u32 distance_of(float logit, float largest, float scale) {
     if (logit == largest) return 0;
     float steps = (largest - logit) * scale;
-    return steps < (float)FARTHEST ? (u32)steps : FARTHEST;
+    return steps < (float)FARTHEST ? (u32)larger(steps, 0.0f) : FARTHEST;
 }
 DEV u32 times_fraction(u32 x, u32 y) { return (u32)(((u64)x * y) >> 32); }
 // 2^15 2^-fraction.
@@ -145,7 +147,7 @@ template <class E> DEV void each_distance(const DrawArgs& a, float largest, int 
 // Sums of weights by coarse bins, and the bin of the last token that is kept; of the drawn token where
 // all are kept.
 KERNEL LAUNCH_BOUNDS(1024) draw_coarse(const DrawArgs a) {
-    // A bin's weights have one exponent: mantissas are summed up here.
+    // A bin's weights have one exponent: mantissas are summed up here, of fewer than 2^17 logits.
     SHARED u32 mantissas[DRAW_BINS];
     SHARED u64 sums[1024];
     for (int i = TID_X; i < DRAW_BINS; i += BDIM_X) mantissas[i] = 0;
@@ -213,15 +215,15 @@ KERNEL LAUNCH_BOUNDS(1024) draw_token(const DrawArgs a) {
     each_distance(a, largest, BID_X * piece + TID_X, least((BID_X + 1) * piece, a.count), BDIM_X,
                   [&](u32 other) { mine += other == distance; });
     sum_before(mine, sums);
-    if (TID_X == 0) a.state->equals[BID_X] = (u32)sums[BDIM_X - 1];
+    if (TID_X == 0) a.state->ties[BID_X] = (u32)sums[BDIM_X - 1];
     if (!arrives_last(a.state)) return;
     for (int i = TID_X; i < DRAW_BINS; i += BDIM_X) a.state->coarse[i] = 0;
-    auto equals = [&](int i) { return (u64)load_fresh(&a.state->equals[i]); };
-    Crossing in_piece = crossing_in(part_of(GDIM_X, sums, equals), rank, equals);
+    auto ties = [&](int i) { return (u64)load_fresh(&a.state->ties[i]); };
+    Crossing in_piece = crossing_in(part_of(GDIM_X, sums, ties), rank, ties);
     if (in_piece.bin == NO_BIN) return;
     int first = (int)in_piece.bin * piece;
-    auto is_equal = [&](int i) { return (u64)(distance_of(a.logits[first + i], largest, a.scale) == distance); };
-    Crossing token = crossing_in(part_of(least(piece, a.count - first), sums, is_equal), rank - in_piece.before, is_equal);
+    auto is_tie = [&](int i) { return (u64)(distance_of(a.logits[first + i], largest, a.scale) == distance); };
+    Crossing token = crossing_in(part_of(least(piece, a.count - first), sums, is_tie), rank - in_piece.before, is_tie);
     if (TID_X != 0) return;
     u32 id = (u32)first + token.bin;
     a.tokens[a.slot] = id;

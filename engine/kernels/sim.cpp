@@ -24,8 +24,9 @@ extern "C" const char* NAMED(launch)(const char* kernel, const int* shape, const
     return "no kernel of this name";
 }
 
-// Size of the arguments of a kernel, 0 for an unknown one.
+// Size of the arguments of a kernel, or of what draws leave for each other; 0 for an unknown name.
 extern "C" size_t NAMED(args_bytes)(const char* kernel) {
+    if (!strcmp(kernel, "DrawState")) return sizeof(DrawState);
 #define X(name, Args) if (!strcmp(kernel, #name)) return sizeof(Args);
 #include "kernels.list"
 #undef X

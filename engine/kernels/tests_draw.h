@@ -26,7 +26,7 @@ void test_draws(const std::vector<float>& logits, int blocks, int order) {
         if (logits[i] > logits[likeliest] || logits[likeliest] != logits[likeliest]) likeliest = i;
     if (logits[likeliest] != logits[likeliest]) likeliest = 0;
     static DrawState state = {};
-    for (u32 keep : {DRAW_ONE, DRAW_ONE / 3, DRAW_ONE - 9, 1u})
+    for (u32 keep : {DRAW_ONE, DRAW_ONE / 2, DRAW_ONE / 3, DRAW_ONE - 9, 1u})
         for (u32 uniform : {DRAW_ONE - 1, DRAW_ONE / 2, (u32)random_bits() % DRAW_ONE}) {
             u32 tokens[] = {7, likeliest}, host_tokens[] = {7, likeliest};
             DrawArgs a = {};
@@ -64,4 +64,7 @@ void test_draw(int order) {
     test_draws(std::vector<float>(100, NAN), 2, order);
     test_draws(std::vector<float>(700, -INFINITY), 8, order);
     test_draws(floats(300), 1, order);
+    // A share that ends with a token.
+    test_draws(std::vector<float>(4, 1.0f), 1, order);
+    test_draws(std::vector<float>(256, -3.0f), 2, order);
 }

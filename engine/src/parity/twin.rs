@@ -24,52 +24,57 @@ const KEPT_LOGITS: usize = 4096;
 /// Rows of a step whose logits all go to the host.
 const CHUNK_ROWS: usize = 64;
 
-/// What one arithmetic says at each token of a text, before that token.
+/// What one arithmetic predicts ahead of each token of a text.
 #[derive(Debug)]
-struct Said(Vec<Position>);
+struct Predictions(Vec<Prediction>);
 
 #[derive(Debug)]
-struct Position {
+struct Prediction {
     /// Some of the logits, the same of each position.
     logits: Vec<f32>,
     /// Standard deviation of all.
     unit: f64,
-    /// How far the token is below the best, in these.
-    below: f64,
+    /// How far the token's logit is below the best, in these.
+    gap: f64,
 }
 
-impl Position {
+impl Prediction {
     fn new(logits: &[f32], token: u32) -> Self {
         let unit = standard_deviation(logits);
         let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let stride = logits.len().div_ceil(KEPT_LOGITS);
+        let logits_from = |stride| logits.iter().copied().step_by(stride);
         Self {
-            logits: logits.iter().copied().step_by(stride).collect(),
+            logits: logits_from(kept_stride(logits.len())).collect(),
             unit,
-            below: (f64::from(best) - f64::from(logits[token as usize])) / unit,
+            gap: (f64::from(best) - f64::from(logits[token as usize])) / unit,
         }
     }
 }
 
-impl Said {
+/// One of so many logits is kept. Odd, so that they come from all rows of a kernel's tiles.
+fn kept_stride(vocab_size: usize) -> usize {
+    vocab_size.div_ceil(KEPT_LOGITS) | 1
+}
+
+impl Predictions {
     /// Root mean square of the differences from `twin`, in standard deviations of its logits.
     fn rms(&self, twin: &Self) -> f64 {
-        let (mut squares, mut count) = (0.0, 0);
+        let (mut squares, mut count) = (0.0, 0u64);
         for (own, twin) in self.0.iter().zip(&twin.0) {
             for (own, other) in own.logits.iter().zip(&twin.logits) {
                 squares += ((f64::from(*own) - f64::from(*other)) / twin.unit).powi(2);
                 count += 1;
             }
         }
-        (squares / f64::from(count)).sqrt()
+        (squares / count as f64).sqrt()
     }
 }
 
 /// A text as fast arithmetic sees it.
 #[derive(Debug)]
 pub struct FastText {
-    steps: Said,
-    rows: Said,
+    steps: Predictions,
+    rows: Predictions,
 }
 
 impl FastText {
@@ -109,38 +114,43 @@ fn prompted(engine: &Engine, prompt: &[u32]) -> Result<(Sequence, Vec<f32>), Bac
     Ok((sequence, logits))
 }
 
-fn by_steps(engine: &Engine, prompt: &[u32], text: &[u32]) -> Result<Said, BackendError> {
+fn by_steps(engine: &Engine, prompt: &[u32], text: &[u32]) -> Result<Predictions, BackendError> {
     let request = StepRequest {
         head: HeadRequest::TokenAndLogits,
         ..StepRequest::greedy()
     };
-    let (mut sequence, mut logits) = prompted(engine, prompt)?;
-    let mut said = Vec::with_capacity(text.len());
-    for &token in text {
-        said.push(Position::new(&logits, token));
+    let (mut sequence, first) = prompted(engine, prompt)?;
+    let Some((&last, fed)) = text.split_last() else {
+        return Ok(Predictions(Vec::new()));
+    };
+    let mut logits = first;
+    let mut predictions = Vec::with_capacity(text.len());
+    for &token in fed {
+        predictions.push(Prediction::new(&logits, token));
         logits = step::step(&mut sequence, token, request)?.logits;
     }
-    Ok(Said(said))
+    predictions.push(Prediction::new(&logits, last));
+    Ok(Predictions(predictions))
 }
 
-fn by_rows(engine: &Engine, prompt: &[u32], text: &[u32]) -> Result<Said, BackendError> {
+fn by_rows(engine: &Engine, prompt: &[u32], text: &[u32]) -> Result<Predictions, BackendError> {
     let request = StepRequest {
         head: HeadRequest::AllLogits,
         ..StepRequest::greedy()
     };
     let (mut sequence, logits) = prompted(engine, prompt)?;
     let [first, rest @ ..] = text else {
-        return Ok(Said(Vec::new()));
+        return Ok(Predictions(Vec::new()));
     };
-    let mut said = vec![Position::new(&logits, *first)];
+    let mut predictions = vec![Prediction::new(&logits, *first)];
     let vocab_size = engine.model().vocab_size;
     for (fed, next) in text.chunks(CHUNK_ROWS).zip(rest.chunks(CHUNK_ROWS)) {
         let ticket = sequence.submit(TokenSource::Host(fed.to_vec()), request)?;
         let logits = engine.read(ticket)?.logits;
         let rows = logits.chunks_exact(vocab_size).zip(next);
-        said.extend(rows.map(|(row, token)| Position::new(row, *token)));
+        predictions.extend(rows.map(|(row, token)| Prediction::new(row, *token)));
     }
-    Ok(Said(said))
+    Ok(Predictions(predictions))
 }
 
 /// Fast arithmetic in the twin's eyes; distances in standard deviations of the twin's logits.
@@ -148,31 +158,35 @@ fn by_rows(engine: &Engine, prompt: &[u32], text: &[u32]) -> Result<Said, Backen
 pub struct TwinReport {
     /// Tokens of the text.
     pub tokens: usize,
+    /// Those that are the best of fast steps again, as all have to be.
+    pub repeated: usize,
     /// Those that are the twin's best.
     pub best: usize,
-    /// How far the others are below its best: the median, 0 where there are none.
-    pub median_below: f64,
+    /// How far the others are below its best: the median, the upper of two; 0 where there are none.
+    pub median_gap: f64,
     /// The farthest.
-    pub farthest_below: f64,
+    pub largest_gap: f64,
     /// Of the logits of decode steps.
     pub rms: f64,
-    /// Of the same by rows, as a prompt is computed: by other kernels, from bf16 activations on a GPU.
+    /// Of the same by rows, as a prompt is computed: on a GPU by other kernels, from bf16 activations.
     pub rms_by_rows: f64,
     /// What is beyond its limit.
     pub failures: Vec<String>,
 }
 
 impl TwinReport {
-    fn of(twin: &Said, fast: &FastText) -> Self {
-        let below = twin.0.iter().map(|position| position.below);
+    fn of(twin: &Predictions, fast: &FastText) -> Self {
         // What is no number is not the best.
-        let mut others: Vec<f64> = below.filter(|below| *below != 0.0).collect();
-        others.sort_unstable_by(f64::total_cmp);
+        let gaps = twin.0.iter().map(|prediction| prediction.gap);
+        let mut gaps: Vec<f64> = gaps.filter(|gap| *gap != 0.0).collect();
+        gaps.sort_unstable_by(f64::total_cmp);
+        let steps = fast.steps.0.iter();
         Self {
             tokens: twin.0.len(),
-            best: twin.0.len() - others.len(),
-            median_below: others.get(others.len() / 2).copied().unwrap_or(0.0),
-            farthest_below: others.last().copied().unwrap_or(0.0),
+            repeated: steps.filter(|prediction| prediction.gap == 0.0).count(),
+            best: twin.0.len() - gaps.len(),
+            median_gap: gaps.get(gaps.len() / 2).copied().unwrap_or(0.0),
+            largest_gap: gaps.last().copied().unwrap_or(0.0),
             rms: fast.steps.rms(twin),
             rms_by_rows: fast.rows.rms(twin),
             failures: Vec::new(),
@@ -181,22 +195,31 @@ impl TwinReport {
     }
 
     fn judged(mut self) -> Self {
-        let mut within = |what: &str, value: f64, limit: f64| {
+        if self.repeated != self.tokens {
+            let (repeated, tokens) = (self.repeated, self.tokens);
+            let failure = format!("tokens that steps repeat: expected {tokens}, got {repeated}");
+            self.failures.push(failure);
+        }
+        let limits = [
+            ("rms", self.rms, RMS),
+            ("rms by rows", self.rms_by_rows, RMS),
+            (
+                "rms over that by rows",
+                ratio(self.rms, self.rms_by_rows),
+                FAST_RMS_OVER_BF16,
+            ),
+            (
+                "largest gap over rms",
+                ratio(self.largest_gap, self.rms),
+                FAST_WORST_OVER_RMS,
+            ),
+        ];
+        for (what, value, limit) in limits {
             if value.is_nan() || value > limit {
-                let failure = format!("{what}: expected at most {limit:.4}, got {value:.4}");
+                let failure = format!("{what}: expected at most {limit}, got {value:.4}");
                 self.failures.push(failure);
             }
-        };
-        within("rms", self.rms, RMS);
-        within("rms by rows", self.rms_by_rows, RMS);
-        let rows = FAST_RMS_OVER_BF16 * self.rms_by_rows;
-        within("rms, against twice that by rows", self.rms, rows);
-        let farthest = FAST_WORST_OVER_RMS * self.rms;
-        within(
-            "farthest token below the best, against eight rms",
-            self.farthest_below,
-            farthest,
-        );
+        }
         self
     }
 
@@ -207,18 +230,18 @@ impl TwinReport {
     }
 }
 
+/// How many times `of` is `value`; nothing is no times anything.
+fn ratio(value: f64, of: f64) -> f64 {
+    if value == 0.0 { 0.0 } else { value / of }
+}
+
 impl fmt::Display for TwinReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "float32 twin, in standard deviations of its logits: rms {:.4}, by rows {:.4}; {} of {} tokens are \
              its best, the others {:.3} (median) to {:.3} below",
-            self.rms,
-            self.rms_by_rows,
-            self.best,
-            self.tokens,
-            self.median_below,
-            self.farthest_below
+            self.rms, self.rms_by_rows, self.best, self.tokens, self.median_gap, self.largest_gap
         )?;
         for failure in &self.failures {
             writeln!(f, "twin: {failure}")?;
@@ -231,55 +254,109 @@ impl fmt::Display for TwinReport {
 mod tests {
     use super::*;
 
+    /// The best of both rows.
     const TOKENS: [u32; 2] = [2, 1];
+    const FAST: [[f32; 4]; 2] = [[1.0, 3.0, 5.0, 3.0], [1.0, 5.0, 3.0, 4.95]];
 
-    fn said(rows: [[f32; 4]; 2]) -> Said {
+    fn predictions(rows: [[f32; 4]; 2]) -> Predictions {
         let rows = rows.iter().zip(TOKENS);
-        Said(rows.map(|(row, token)| Position::new(row, token)).collect())
+        Predictions(
+            rows.map(|(row, token)| Prediction::new(row, token))
+                .collect(),
+        )
     }
 
-    fn report(twin: [[f32; 4]; 2], steps: [[f32; 4]; 2]) -> TwinReport {
+    /// `FAST` with another logit in the second row.
+    fn with(index: usize, logit: f32) -> [[f32; 4]; 2] {
+        let mut rows = FAST;
+        rows[1][index] = logit;
+        rows
+    }
+
+    fn report(twin: [[f32; 4]; 2], steps: [[f32; 4]; 2], rows: [[f32; 4]; 2]) -> TwinReport {
         let fast = FastText {
-            steps: said(steps),
-            rows: said(steps),
+            steps: predictions(steps),
+            rows: predictions(rows),
         };
-        TwinReport::of(&said(twin), &fast)
+        TwinReport::of(&predictions(twin), &fast)
     }
 
-    const TWIN: [[f32; 4]; 2] = [[1.0, 3.0, 5.0, 3.0], [1.0, 3.0, 3.0, 5.0]];
-
-    #[test]
-    fn tokens_and_logits_are_compared_in_the_twins_deviations() {
-        let mut fast = TWIN;
-        fast[1][1] = 3.2;
-        let report = report(TWIN, fast);
-        let unit = 2.0f64.sqrt();
-        assert_eq!((report.tokens, report.best), (2, 1));
-        assert_eq!(report.median_below, 2.0 / unit);
-        assert!((report.rms - (0.04 / 2.0 / 8.0f64).sqrt()).abs() < 1e-7);
-        assert_eq!(report.rms, report.rms_by_rows);
-        assert_eq!(report.failures.len(), 1, "{report}");
-        assert!(report.failures[0].starts_with("farthest token"), "{report}");
+    /// What each failure is about.
+    fn failures(report: &TwinReport) -> Vec<&str> {
+        let failures = report.failures.iter();
+        failures
+            .filter_map(|failure| Some(failure.split_once(':')?.0))
+            .collect()
     }
 
     #[test]
-    fn a_near_choice_passes_and_other_logits_do_not() {
-        let mut fast = TWIN;
-        fast[1][1] = 4.9;
-        let mut twin = fast;
-        twin[1][3] = 4.95;
-        let near = report(twin, fast);
-        assert!(near.passed() && near.best == 1, "{near}");
-        fast[0][0] = 3.0;
-        let far = report(twin, fast);
-        assert!(far.failures.iter().any(|f| f.starts_with("rms:")), "{far}");
+    fn a_near_choice_passes() {
+        let twin = with(3, 5.05);
+        let near = report(twin, FAST, FAST);
+        assert!(near.passed(), "{near}");
+        assert_eq!((near.tokens, near.best, near.repeated), (2, 1, 2));
+        let unit = standard_deviation(&twin[1]);
+        assert!((near.largest_gap - 0.05 / unit).abs() < 1e-6);
+        assert!((near.rms - 0.1 / unit / 8.0f64.sqrt()).abs() < 1e-6);
+        assert_eq!(near.median_gap, near.largest_gap);
+    }
+
+    #[test]
+    fn each_limit_is_one() {
+        assert!(report(FAST, FAST, FAST).passed());
+        let far = with(3, 7.0);
+        assert_eq!(failures(&report(far, FAST, FAST)), ["rms", "rms by rows"]);
+        let rows = with(0, 3.0);
+        assert_eq!(failures(&report(FAST, FAST, rows)), ["rms by rows"]);
+        let steps = with(0, 1.4);
+        let twice = report(FAST, steps, with(0, 1.1));
+        assert_eq!(failures(&twice), ["rms over that by rows"]);
+        assert!(report(FAST, steps, with(0, 1.3)).passed());
+        let steps = with(3, 5.05);
+        let repeated = report(FAST, steps, steps);
+        assert_eq!(failures(&repeated), ["tokens that steps repeat"]);
+    }
+
+    #[test]
+    fn a_token_that_no_rounding_explains_does_not_pass() {
+        let text = Predictions(vec![Prediction {
+            logits: vec![0.1; 4],
+            unit: 1.0,
+            gap: 0.0,
+        }]);
+        let twin = |gap| {
+            Predictions(vec![Prediction {
+                logits: vec![0.0; 4],
+                unit: 1.0,
+                gap,
+            }])
+        };
+        let fast = FastText {
+            rows: twin(0.0),
+            steps: text,
+        };
+        let judged = |gap| {
+            let report = TwinReport::of(&twin(gap), &fast);
+            failures(&report).contains(&"largest gap over rms")
+        };
+        assert!(!judged(0.79) && judged(0.81));
     }
 
     #[test]
     fn logits_that_are_no_numbers_do_not_pass() {
-        let mut fast = TWIN;
-        fast[0][1] = f32::NAN;
-        assert!(!report(TWIN, fast).passed());
-        assert!(!report(fast, TWIN).passed());
+        let nan = with(0, f32::NAN);
+        assert!(!report(nan, FAST, FAST).passed());
+        assert!(!report(FAST, nan, FAST).passed());
+        assert!(!report(FAST, FAST, nan).passed());
+    }
+
+    #[test]
+    fn kept_logits_come_from_all_rows_of_tiles() {
+        for vocab_size in [128_256, 151_936, 262_144] {
+            let kept = (0..vocab_size).step_by(kept_stride(vocab_size));
+            assert!(kept.clone().count() <= KEPT_LOGITS);
+            let rows: std::collections::HashSet<usize> = kept.map(|id| id % 16).collect();
+            assert_eq!(rows.len(), 16, "{vocab_size}");
+        }
     }
 }

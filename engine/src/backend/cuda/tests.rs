@@ -55,7 +55,7 @@ fn decode_attention_of_random_shapes_is_that_of_plain_loops() {
 #[test]
 fn draws_are_those_of_the_host() {
     if let Some(machine) = machine() {
-        check_random_draws(&machine, 300, 262_144);
+        check_random_draws(&machine, 300, 1 << 20);
     }
 }
 

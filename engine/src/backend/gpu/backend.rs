@@ -11,7 +11,7 @@ use crate::backend::gpu::attention_cut::AttentionCut;
 use crate::backend::gpu::buffer::{Buffer, as_bytes, read_floats};
 use crate::backend::gpu::cache::SequenceCaches;
 use crate::backend::gpu::context::Model;
-use crate::backend::gpu::draw::{DrawBuffer, Drawn};
+use crate::backend::gpu::draw::{DrawBuffer, DrawPlace};
 use crate::backend::gpu::machine::{HostWords, MARKS};
 use crate::backend::gpu::probe;
 use crate::backend::gpu::rope::RopeTable;
@@ -408,13 +408,13 @@ impl Queue {
         }
         if let Some(draw) = Draw::of(step.sampling) {
             let vocab_size = self.shape.vocab_size;
-            let drawn = Drawn {
+            let place = DrawPlace {
                 logits: (logits + 4 * (count - vocab_size) as u64, vocab_size),
                 tokens: self.tokens.address(),
                 host_tokens: self.host_tokens,
                 slot,
             };
-            self.draws.queue(&self.model, draw, drawn)?;
+            self.draws.queue(&self.model, draw, place)?;
         }
         if step.head != HeadRequest::Token {
             output.logits = read_floats(self.model.machine.as_ref(), logits, count)?;

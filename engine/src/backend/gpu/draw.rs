@@ -18,7 +18,7 @@ pub(crate) struct DrawBuffer {
 
 /// What a draw chooses from, and where the token goes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Drawn {
+pub(crate) struct DrawPlace {
     /// Where the logits of one row are, and how many.
     pub(crate) logits: (u64, usize),
     /// On the device; the slot has the likeliest token already.
@@ -41,19 +41,19 @@ impl DrawBuffer {
         &self,
         model: &Model,
         draw: Draw,
-        drawn: Drawn,
+        place: DrawPlace,
     ) -> Result<(), BackendError> {
-        let (logits, count) = drawn.logits;
+        let (logits, count) = place.logits;
         let args = DrawArgs {
             logits,
-            tokens: drawn.tokens,
-            host_tokens: drawn.host_tokens.device,
+            tokens: place.tokens,
+            host_tokens: place.host_tokens.device,
             state: self.state.address(),
             scale: draw.scale,
             keep: draw.keep,
             uniform: draw.uniform,
             count: count as i32,
-            slot: drawn.slot as i32,
+            slot: place.slot as i32,
             finds_kept: 0,
         };
         let block_logits = THREAD_LOGITS * model.machine.tuning().threads as usize;
