@@ -18,9 +18,10 @@ Speed does not depend on the values of weights: the synthetic pairs have the sam
 same bytes per token, the pair of SmolLM2 the very same weights. The last line of standard output is
 `{"tok_s": …, "program": …}`: tokens of TEST by the wall time that the program itself measured,
 after its own warm-up; of this engine also the read bandwidth that it found, and the share of it that
-decoding used; of it and of mlx-lm both speeds of the same process. llama.cpp runs with flash attention and without: which is faster depends on the machine,
-the model and the depth (2.5 times at most, so far), and the faster of the two counts. THREADS
-(default 2) goes to this engine and llama.cpp; BACKEND=cuda puts all on the GPU, with all layers.
+decoding used; of it and of mlx-lm both speeds of the same process. llama.cpp runs with flash
+attention and without: which is faster depends on the machine, the model and the depth (2.5 times at
+most, so far), and the faster of the two counts. THREADS (default 2) goes to this engine and
+llama.cpp; BACKEND=cuda puts all on the GPU, with all layers.
 Only the standard library is used.
 """
 

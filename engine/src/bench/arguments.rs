@@ -64,7 +64,7 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t = BackendArgument::Auto)]
     pub backend: BackendArgument,
 
-    /// float32 is the reference; fast rounds activations to 8 bits
+    /// float32 is the reference; fast rounds activations, to 8 bits on a processor
     #[arg(long, value_enum, default_value_t = ArithmeticArgument::Fast)]
     pub arithmetic: ArithmeticArgument,
 

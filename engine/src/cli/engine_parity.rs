@@ -41,7 +41,7 @@ pub struct Arguments {
     /// Of the sampled texts
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// float32 is the reference; fast rounds activations to 8 bits
+    /// float32 is the reference; fast rounds activations, to 8 bits on a processor
     #[arg(long, value_enum, default_value_t = ArithmeticArgument::Fast)]
     pub arithmetic: ArithmeticArgument,
     /// Also feed the greedy text to the model in float32, and see how near its best each token is

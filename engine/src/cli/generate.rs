@@ -59,7 +59,7 @@ pub struct Arguments {
     /// Seed of the draws
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// float32 is the reference; fast rounds activations to 8 bits
+    /// float32 is the reference; fast rounds activations, to 8 bits on a processor
     #[arg(long, value_enum, default_value_t = ArithmeticArgument::Fast)]
     pub arithmetic: ArithmeticArgument,
     /// Where to compute.

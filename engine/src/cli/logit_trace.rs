@@ -47,7 +47,7 @@ pub struct Arguments {
     /// File to write; standard output without it
     #[arg(short, long, value_name = "TRACE")]
     pub output: Option<PathBuf>,
-    /// float32 is the reference; fast rounds activations to 8 bits
+    /// float32 is the reference; fast rounds activations, to 8 bits on a processor
     #[arg(long, value_enum, default_value_t = ArithmeticArgument::Fast)]
     pub arithmetic: ArithmeticArgument,
     /// Where to compute.

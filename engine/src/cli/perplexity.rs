@@ -30,7 +30,7 @@ pub struct Arguments {
     /// Text to predict, in UTF-8
     #[arg(short, long, value_name = "TEXT")]
     pub file: PathBuf,
-    /// float32 is the reference; fast rounds activations to 8 bits
+    /// float32 is the reference; fast rounds activations, to 8 bits on a processor
     #[arg(long, value_enum, default_value_t = ArithmeticsArgument::Float32)]
     pub arithmetic: ArithmeticsArgument,
     /// Tokens in a window [default: 2048, or the model's context if that is shorter]
