@@ -10,7 +10,7 @@ use crate::qmm::{Profile, QmmOptions, QmmSetup};
 pub enum ArithmeticsArgument {
     /// The reference
     Float32,
-    /// What decodes fast: activations rounded to 8 bits
+    /// What decodes fast: activations rounded, on a processor to 8 bits
     Fast,
     /// Both
     Both,
