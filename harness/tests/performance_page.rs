@@ -31,14 +31,21 @@ fn columns(row: &str) -> Vec<&str> {
     row.trim_matches('|').split('|').map(str::trim).collect()
 }
 
-/// Medians of llama.cpp and the engine in `cell`, and the change with its interval as factors.
-fn reported(report: &str, model: &str, test: &str) -> ([f64; 2], [f64; 3]) {
-    let mut rows = report.lines().skip_while(|row| {
+/// What a row of the page is about: whose arm is the base, and the part of the report with its metric.
+struct Row<'a> {
+    base: &'a str,
+    report: &'a str,
+    model: &'a str,
+    /// End of the cell's name.
+    end: &'a str,
+}
+
+/// Medians of the base and the engine, and the change with its interval as factors.
+fn reported(wanted: &Row<'_>) -> ([f64; 2], [f64; 3]) {
+    let mut rows = wanted.report.lines().skip_while(|row| {
         let row = columns(row);
-        let mut parts = row[0].split('.').collect::<Vec<_>>();
-        let last = parts.pop();
-        let named = parts.join(".");
-        row.get(1) != Some(&"llama_cpp") || last != Some(test) || !named.starts_with(model)
+        let named = row[0].starts_with(wanted.model) && row[0].ends_with(wanted.end);
+        row.get(1) != Some(&wanted.base) || !named
     });
     let base = columns(rows.next().unwrap());
     let engine = columns(
@@ -67,40 +74,64 @@ fn cell_names(model: &str) -> [String; 2] {
     [dashed, joined]
 }
 
+/// The part of `report` about `metric`.
+fn about<'a>(report: &'a str, metric: &str) -> &'a str {
+    let heading = format!("\n### {metric}\n");
+    let part = report.split_once(&heading).unwrap().1;
+    part.split_once("\n### ").map_or(part, |(part, _)| part)
+}
+
+fn assert_says(line: &str, row: &[&str], wanted: &Row<'_>) {
+    let (medians, factors) = reported(wanted);
+    for (column, median) in [row[2], row[3]].into_iter().zip(medians) {
+        assert!(says(column, median, 0.0), "{line}: the report has {median}");
+    }
+    // The report's percentages are rounded themselves.
+    let written = row[4].replace(['[', ']', ','], "");
+    for (column, factor) in written.split(' ').zip(factors) {
+        assert!(
+            says(column, factor, 0.0006),
+            "{line}: the report has {factor}"
+        );
+    }
+}
+
 #[test]
-fn the_rows_beside_llama_cpp_are_those_of_their_reports() {
+fn the_rows_beside_other_engines_are_those_of_their_reports() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
     let page = fs::read_to_string(docs.join("performance.md")).unwrap();
-    let (mut report, mut model, mut inside, mut checked) = (String::new(), "", false, 0);
+    let (mut report, mut model, mut base, mut checked) = (String::new(), "", "", [0, 0]);
     for line in page.lines() {
         if let Some((_, after)) = line.split_once("[report](") {
             let path = after.split_once(')').unwrap().0;
             report = fs::read_to_string(docs.join(path)).unwrap();
         }
         if line.starts_with("| model | test | llama.cpp |") {
-            inside = true;
+            base = "llama_cpp";
+        } else if line.starts_with("| model | speed | mlx-lm |") {
+            base = "mlx_lm";
         } else if !line.starts_with('|') {
-            inside = false;
-        } else if inside && !line.starts_with("|---") {
+            base = "";
+        } else if !base.is_empty() && !line.starts_with("|---") {
             let row = columns(line);
             model = if row[0].is_empty() { model } else { row[0] };
-            let test = row[1].replace(" at depth ", "-");
             let names = cell_names(model);
             let name = names.iter().find(|name| report.contains(*name)).unwrap();
-            let (medians, factors) = reported(&report, name, &test);
-            for (column, median) in [row[2], row[3]].into_iter().zip(medians) {
-                assert!(says(column, median, 0.0), "{line}: the report has {median}");
-            }
-            // The report's percentages are rounded themselves.
-            let written = row[4].replace(['[', ']', ','], "");
-            for (column, factor) in written.split(' ').zip(factors) {
-                assert!(
-                    says(column, factor, 0.0006),
-                    "{line}: the report has {factor}"
-                );
-            }
-            checked += 1;
+            let test = row[1].replace(" at depth ", "-");
+            let llama_cpp = base == "llama_cpp";
+            let metric = format!("{}_tok_s", test.split([' ', '-']).next().unwrap());
+            let wanted = Row {
+                base,
+                report: match llama_cpp {
+                    true => &report,
+                    false => about(&report, &metric),
+                },
+                model: name,
+                end: if llama_cpp { &format!(".{test}") } else { name },
+            };
+            assert_says(line, &row, &wanted);
+            checked[usize::from(llama_cpp)] += 1;
         }
     }
-    assert!(checked >= 20, "{checked}");
+    assert!(checked[1] >= 20 && checked[0] >= 4, "{checked:?}");
 }
