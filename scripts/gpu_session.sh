@@ -44,6 +44,11 @@ for model in gemma3-4b llama-3.1-8b; do
 done
 check unit-tests "$programs/unit-tests" cuda::tests --test-threads 1
 if command -v compute-sanitizer >/dev/null; then
+    for tool in racecheck memcheck; do
+        # A whole model's steps, prompt and draws, its window crossed.
+        check "$tool-whole-model" compute-sanitizer --tool "$tool" --error-exitcode 9 "$programs/mlxcel-engine-parity" \
+            -m synthetic:tiny-gemma3 --backend cuda --prompt-tokens 24 -n 16
+    done
     for tool in racecheck synccheck memcheck initcheck; do
         for test in a_few_small_products decode_attention_of_few_rows a_few_draws; do
             check "$tool-$test" compute-sanitizer --tool "$tool" --error-exitcode 9 "$programs/unit-tests" "cuda::tests::$test"

@@ -18,7 +18,7 @@ Speed does not depend on the values of weights: the synthetic pairs have the sam
 same bytes per token, the pair of SmolLM2 the very same weights. The last line of standard output is
 `{"tok_s": …, "program": …}`: tokens of TEST by the wall time that the program itself measured,
 after its own warm-up; of this engine also the read bandwidth that it found, and the share of it that
-decoding used; of it and of mlx-lm both speeds of the same process. llama.cpp runs with flash
+decoding used, and a hash of its tokens; of it and of mlx-lm both speeds of the same process. llama.cpp runs with flash
 attention and without: which is faster depends on the machine, the model and the depth (2.5 times at
 most, so far), and the faster of the two counts. THREADS (default 2) goes to this engine and
 llama.cpp; BACKEND=cuda puts all on the GPU, with all layers.
@@ -78,10 +78,8 @@ def engine(program, model, test, threads):
             + ["--threads", threads, "--backend", BACKEND, "--ignore-eos", "--json"]
         )
     )
-    return both_speeds(out, test) | {
-        "read_bandwidth_bytes_s": out["read_bandwidth_bytes_s"],
-        "bandwidth_share": out["bandwidth_share"],
-    }
+    kept = ("read_bandwidth_bytes_s", "bandwidth_share", "token_sha256", "logits_finite")
+    return both_speeds(out, test) | {key: out[key] for key in kept}
 
 
 def llama_cpp(program, model, test, threads):

@@ -50,7 +50,7 @@ def panel(left, title, top_value, step, rows_by_model, value_of):
         out.append(f'<path d="M{left} {y(tick):.1f}h{PANEL}" stroke="#ddd"/>')
         out.append(f'<text x="{left - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick}</text>')
     for depth in depths:
-        label = str(depth) if depth < 1024 else f"{depth // 1024}k"
+        label = str(depth) if depth < 1024 else f"{round(depth / 1000)}k"
         out.append(f'<text x="{x(depth):.1f}" y="{bottom + 18}" text-anchor="middle">{label}</text>')
     for (model, rows), colour in zip(rows_by_model.items(), COLOURS):
         points = [(x(row[0]), y(value_of(row))) for row in rows]

@@ -9,6 +9,7 @@ use super::bandwidth::{self, ReadBandwidth};
 use super::latency::Latency;
 use super::prompt::Tokenizer;
 use crate::backend::interface::{Arithmetic, KernelReport};
+use crate::decode::token_hash::{hex, token_sha256};
 use crate::decode::{DecodeStatistics, LookaheadOptions, Sampler, StopReason, StopRule};
 use crate::device_profile::DeviceProfile;
 use crate::engine::{Engine, LoadOptions, LoadProgress, ModelInfo};
@@ -142,11 +143,7 @@ impl Pass {
 
     /// SHA-256 of the tokens as little-endian 32-bit words.
     pub fn token_sha256(&self) -> String {
-        let mut hash = Sha256::new();
-        for token in &self.tokens {
-            hash.update(token.to_le_bytes());
-        }
-        hex(&hash.finalize())
+        token_sha256(&self.tokens)
     }
 }
 
@@ -361,10 +358,6 @@ fn elapsed_ns(start: Instant) -> u64 {
 
 fn nanoseconds(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod prefill;
 pub mod sampler;
 pub mod step;
 pub mod stop;
+pub mod token_hash;
 pub mod unwind;
 
 pub use decode_loop::{DecodeLoop, DecodeStatistics, Decoded};

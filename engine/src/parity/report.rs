@@ -144,6 +144,8 @@ pub struct ParityReport {
     /// The synchronous greedy text.
     #[serde(skip)]
     pub text: Vec<u32>,
+    /// SHA-256 of its tokens as little-endian 32-bit words, as `mlxcel-bench-decode` tells it.
+    pub token_sha256: String,
 }
 
 impl ParityReport {
@@ -197,6 +199,7 @@ impl fmt::Display for ParityReport {
             writeln!(f, "problem: {problem}")?;
         }
         if let Some(twin) = &self.twin {
+            writeln!(f, "text {}", self.token_sha256)?;
             write!(f, "{twin}")?;
         }
         let verdict = if self.passed { "passed" } else { "FAILED" };

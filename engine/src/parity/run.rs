@@ -2,6 +2,7 @@
 
 use super::report::{ParityReport, Row, RowResult};
 use super::trace::{Path, Trace, not_pipelined, trace};
+use crate::decode::token_hash::token_sha256;
 use crate::decode::{SamplerOptions, UndoPolicy};
 use crate::engine::Engine;
 use crate::error::BackendError;
@@ -99,6 +100,7 @@ pub fn parity(
         rows,
         problems,
         twin: None,
+        token_sha256: token_sha256(&text),
         text,
     })
 }
