@@ -74,6 +74,21 @@ fn the_float32_twin_finds_the_fast_text_good() {
 }
 
 #[test]
+fn the_text_is_the_one_that_bench_decode_times() {
+    let (_, report) = json("-m synthetic:tiny-llama --prompt-tokens 40 -n 24");
+    // There the first token belongs to the prompt.
+    let timed = Command::new(env!("CARGO_BIN_EXE_mlxcel-bench-decode"))
+        .args(["-m", "synthetic:tiny-llama", "-p", "x", "--prompt-tokens"])
+        .args(["40", "-n", "23", "--ignore-eos", "--json"])
+        .env("MLXCEL_SYNTH_CACHE", cache())
+        .output()
+        .unwrap();
+    let timed: Value = serde_json::from_slice(&timed.stdout).unwrap();
+    assert_eq!(report["token_sha256"], timed["token_sha256"]);
+    assert_eq!(timed["token_sha256"].as_str().unwrap().len(), 64);
+}
+
+#[test]
 fn float32_has_no_twin() {
     let output = parity("-m synthetic:tiny-llama --twin --arithmetic float32");
     assert_eq!(output.status.code(), Some(1));
