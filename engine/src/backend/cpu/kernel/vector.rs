@@ -2,7 +2,8 @@
 //!
 //! What limits it is how many cache lines are under way. The processor guesses ahead within a page
 //! only, and its window holds few lines among the instructions of a product; so lines are asked for
-//! some records ahead, and blocks are read side by side, which also share the activations.
+//! some records ahead, and where registers allow it two blocks are read side by side, which also share
+//! the activations.
 
 #![expect(
     unsafe_code,
@@ -16,10 +17,8 @@
 use super::lanes::{LANES, Lanes};
 use super::product::{Operands, load_floats};
 
-/// Blocks whose products with a single token are computed together.
-const SIDE_BY_SIDE: usize = 2;
-/// Bytes of each block that are asked for ahead of their use: with two blocks and two threads what
-/// memory has under way, and little enough to be in vain behind the last row.
+/// Bytes of each block that are asked for ahead of their use: with two threads what memory has under
+/// way, and little enough to be in vain behind the last row.
 const AHEAD_BYTES: usize = 2 << 10;
 
 /// Hands the products of blocks `first..end` with the only token to `take`, block by block, in order.
@@ -36,12 +35,12 @@ pub(super) unsafe fn each_block<L: Lanes>(
     let mut block = first;
     // SAFETY: the caller's contract.
     unsafe {
-        while block + SIDE_BY_SIDE <= end {
-            let sums = side_by_side::<L, SIDE_BY_SIDE>(operands, block);
+        while L::HOLDS_TWO_BLOCKS && block + 2 <= end {
+            let sums = side_by_side::<L, 2>(operands, block);
             sums.into_iter()
                 .zip(block..)
                 .for_each(|(sum, block)| take(block, sum));
-            block += SIDE_BY_SIDE;
+            block += 2;
         }
         while block < end {
             take(block, side_by_side::<L, 1>(operands, block)[0]);

@@ -80,6 +80,8 @@ unsafe impl Lanes for Avx2 {
     type F = (__m256, __m256);
     type I = (__m256i, __m256i);
     type B = (__m256i, __m256i);
+    // A vector is two of sixteen registers.
+    const HOLDS_TWO_BLOCKS: bool = false;
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self::F {

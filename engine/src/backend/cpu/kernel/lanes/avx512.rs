@@ -37,6 +37,7 @@ unsafe impl Lanes for Avx512 {
     type F = __m512;
     type I = __m512i;
     type B = __m512i;
+    const HOLDS_TWO_BLOCKS: bool = true;
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self::F {

@@ -24,6 +24,9 @@ pub(in super::super) unsafe trait Lanes: Copy + 'static {
     /// Sixteen lanes of four bytes.
     type B: Copy;
 
+    /// Whether the registers hold the sums of two blocks of rows at a time.
+    const HOLDS_TWO_BLOCKS: bool;
+
     /// All lanes `value`.
     unsafe fn splat(value: f32) -> Self::F;
     /// Reads 16 f32.

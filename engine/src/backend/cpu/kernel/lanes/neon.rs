@@ -119,6 +119,7 @@ unsafe impl Lanes for Neon {
     type F = F4;
     type I = I4;
     type B = B4;
+    const HOLDS_TWO_BLOCKS: bool = true;
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self::F {

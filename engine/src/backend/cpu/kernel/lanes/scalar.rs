@@ -39,6 +39,7 @@ fn dot(mut sum: [i32; LANES], codes: [u8; 64], x: [i8; 64]) -> [i32; LANES] {
 unsafe impl Lanes for Scalar {
     type F = [f32; LANES];
     type I = [i32; LANES];
+    const HOLDS_TWO_BLOCKS: bool = false;
     /// Codes are read as u8, activations as i8.
     type B = [u8; 64];
 
